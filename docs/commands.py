@@ -300,10 +300,12 @@ def make_row(option) -> str:
         default = ""
     else:
         default = f"`{option.default}`"
+    variable = getattr(option, "envvar", None)
+    meaning = f"{option.help} [env var: {variable}]" if variable else option.help
     cells = (
         ", ".join(f"`{name}`" for name in option.opts),
         metavar and f"`{metavar}`",
-        option.help,
+        meaning,
         default,
     )
     return "| " + " | ".join(cell.replace("|", r"\|") for cell in cells) + " |"

@@ -8,8 +8,9 @@
   which returns one run stage by stage.
 - Evaluation: `compare` (paired differences and tests), `league`, and figures (`kibitz.plot`).
 - Theory: `kibitz.bounds`, `plan` (how much looks are worth), `bayes_optimal`.
-- Live traffic: `agent`, `Client` for agents behind an HTTP service, `rehearse`, which tests an agent
-  on simulated traffic, and `evaluate`, which estimates what another policy would have earned.
+- Live traffic: `agent`, `Client` and `AsyncClient` for agents behind an HTTP service, `rehearse`, which
+  tests an agent on simulated traffic, and `evaluate`, which estimates what another policy would have
+  earned.
 """
 
 import sys
@@ -38,6 +39,7 @@ if TYPE_CHECKING:  # for type checkers and editors; Python itself uses `_NAMES` 
     from kibitz.live.agent.from_log import from_log as from_log
     from kibitz.live.agent.rehearse import rehearse as rehearse
     from kibitz.live.events import Decision as Decision, Event as Event
+    from kibitz.live.service.async_client import AsyncClient as AsyncClient
     from kibitz.live.service.client import Client as Client
     from kibitz.model.feedback import (
         Feedback as Feedback,
@@ -128,6 +130,7 @@ _NAMES = {
     "kibitz.live.agent.rehearse": "rehearse",
     "kibitz.live.events": "Decision Event",
     "kibitz.live.service.client": "Client",
+    "kibitz.live.service.async_client": "AsyncClient",
 }
 _MODULES = {name: module for module, names in _NAMES.items() for name in names.split()}
 

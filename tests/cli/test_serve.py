@@ -92,6 +92,67 @@ def test_serve_rejects_invalid_addresses(error_message, kibitz, store_file):
     )
 
 
+def test_every_option_can_be_set_by_the_environment(kibitz, monkeypatch):
+    import typer
+
+    from kibitz.cli import app
+
+    monkeypatch.setenv("COLUMNS", "250")
+    help_text = kibitz("serve", "--help")[1]
+    options = [
+        option
+        for option in typer.main.get_command(app).commands["serve"].params
+        if option.name != "help"
+    ]
+    assert len(options) >= 7
+    for option in options:
+        variable = f"KIBITZ_{option.opts[0].removeprefix('--').replace('-', '_').upper()}"
+        assert option.envvar == variable
+        assert f"[env var: {variable}]" in help_text
+
+
+def test_settings_are_read_from_the_environment(error_message, store_file, tmp_path, monkeypatch):
+    assert error_message("serve") == "--store is required; give --store, or set KIBITZ_STORE"
+    monkeypatch.setenv("KIBITZ_HOST", "192.0.2.1")
+    file = tmp_path / "store-address"
+    for variable, value in (("KIBITZ_STORE_FILE", file), ("KIBITZ_STORE", store_file)):
+        file.write_text(f"{store_file}\n")
+        monkeypatch.setenv(variable, str(value))
+        assert error_message("serve").startswith("--host 192.0.2.1 lets other machines in")
+    monkeypatch.setenv("KIBITZ_HOST", "127.0.0.1")
+    for option, value, sentence in (
+        ("PORT", "70000", "--port must be a whole number of at most 65535"),
+        ("LOG_FORMAT", "xml", "--log-format must be 'text' or 'json', got 'xml'"),
+        ("LOG_LEVEL", "loud", "--log-level must be 'debug'"),
+        ("ALLOW_ORIGIN", "https://a.example *", "--allow-origin must be an origin such as"),
+    ):
+        monkeypatch.setenv(f"KIBITZ_{option}", value)
+        assert error_message("serve").startswith(sentence)
+        monkeypatch.delenv(f"KIBITZ_{option}")
+
+
+def test_logs_go_to_standard_error_in_the_chosen_format(store_file):
+    import subprocess
+    import sys
+    import urllib.request
+
+    command = [sys.executable, "-m", "kibitz.cli", "serve", "--store", str(store_file), "--port", "0"]
+    options = ["--log-format", "json", "--log-level", "info"]
+    process = subprocess.Popen(
+        command + options, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        address = process.stdout.readline().split()[-1]
+        with urllib.request.urlopen(f"{address}/readyz") as answer:
+            request_id = answer.headers["X-Request-ID"]
+    finally:
+        process.terminate()
+        errors = process.communicate(timeout=30)[1]
+    [line] = errors.splitlines()
+    assert json.loads(line)["request_id"] == request_id
+    assert process.returncode == 0
+
+
 def test_missing_package_is_reported(error_message, store_file, monkeypatch):
     import sys
 
@@ -106,7 +167,7 @@ def test_only_serve_imports_the_packages_of_the_service(program):
         "import sys, kibitz, kibitz.live.service.client, kibitz.live.service.auth\n"
         "import kibitz.cli.serve, kibitz.cli.token\n"
         "kibitz.Client, kibitz.agent\n"
-        "print({'starlette', 'uvicorn', 'msgspec'} & set(sys.modules))"
+        "print({'starlette', 'uvicorn', 'msgspec', 'prometheus_client'} & set(sys.modules))"
     )
     import subprocess
     import sys

@@ -63,12 +63,12 @@ def url(request, memory):
     return request.getfixturevalue("database")
 
 
-def create_app(url):
+def create_app(url, **options):
     """Return the ASGI application of a store, with the dashboard."""
     from kibitz.live.dashboard.routes import ROUTES
     from kibitz.live.service import app
 
-    return app.create_app(url, ROUTES)
+    return app.create_app(url, ROUTES, **options)
 
 
 class Service:
@@ -126,11 +126,11 @@ class Service:
 
 @pytest.fixture
 def service():
-    """Return a function that creates the service of a store."""
+    """Return a function that creates the service of a store, or of a given application."""
     services = []
 
-    def create(url):
-        services.append(Service(create_app(url)))
+    def create(url, *, app=None, **options):
+        services.append(Service(app or create_app(url, **options)))
         return services[-1]
 
     yield create

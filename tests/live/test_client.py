@@ -1,5 +1,6 @@
 """The client retries with the same key, times out and raises errors."""
 
+import asyncio
 import json
 import threading
 import time
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 
 import kibitz
-from kibitz.live.service import auth as tokens, client as clients
+from kibitz.live.service import auth as tokens, protocol
 
 pytestmark = pytest.mark.slow
 
@@ -100,7 +101,7 @@ def test_the_client_gives_up_after_its_patience(flaky_server):
 
 def test_a_hanging_server_is_retried(flaky_server, monkeypatch):
     address, answers, received_requests = flaky_server
-    monkeypatch.setattr(clients, "RESPONSE_SECONDS", 0.2)
+    monkeypatch.setattr(protocol, "RESPONSE_SECONDS", 0.2)
     answers[:] = [("slow", None), (200, DECISION)]
     with kibitz.Client(address, agent="a") as client:
         assert client.ask(key="k").id == 1
@@ -131,6 +132,64 @@ def test_a_response_of_another_program_is_shown(flaky_server):
             client.observe("blue", object())
 
 
+def test_the_async_client_retries_with_the_same_key_and_gives_up(flaky_server, monkeypatch):
+    address, answers, received_requests = flaky_server
+    busy_answer = (503, {"error": {"code": "unavailable", "message": "busy"}})
+    monkeypatch.setattr(protocol, "RESPONSE_SECONDS", 0.2)
+
+    async def use():
+        async with kibitz.AsyncClient(address, "1.secret", agent="a/b") as client:
+            answers[:] = [busy_answer, ("silence", None), ("slow", None), ("half", None)]
+            assert await client.ask() == tuple(DECISION.values())
+            assert len(received_requests) == 5
+            assert len({json.dumps(request) for request in received_requests}) == 1
+            path, sent_body, token = received_requests[0]
+            assert (path, token) == ("/v1/agents/a%2Fb/ask", "Bearer 1.secret")
+            assert sent_body["key"].startswith("client-")
+            answers[:] = [(404, {"error": {"code": "x", "message": "decision 1 is not there"}})]
+            with pytest.raises(kibitz.UnknownDecision):
+                await client.tell(1, 1.0)
+            client.patience = 0.3
+            answers[:] = [busy_answer] * 1000
+            with pytest.raises(kibitz.StoreUnavailable, match=r"for 0\.3 s; last error: busy"):
+                await client.ask()
+            await client.close()
+            answers.clear()
+            assert (await client.ask()).id == 1  # a closed client opens new connections
+
+    asyncio.run(use())
+
+
+def test_the_async_client_reuses_its_connections(memory, serve_store):
+    """Twenty tasks at a time, five times: at most twenty connections are opened."""
+    url = str(memory / "shop.db")
+    setting = {"arms": ["a", "b"], "rewards": "bernoulli", "policy": kibitz.ucb()}
+    with kibitz.agent(url, "one", **setting) as agent, serve_store(url) as address:
+
+        async def use():
+            async with kibitz.AsyncClient(address) as client:
+                assert client.name is None
+                decisions = []
+                for _ in range(5):
+                    tasks = (client.ask() for _ in range(20))
+                    decisions += await asyncio.gather(*tasks)
+                ids = [decision.id for decision in decisions]
+                assert sorted(ids) == list(range(1, 101))
+                assert client.name == "one"
+                assert repr(client).endswith("agent='one')")
+                pool = client._http._transport._pool
+                return len(pool.connections)
+
+        assert 1 <= asyncio.run(use()) <= 20
+        assert agent.check() == []
+
+
+def test_without_httpx_the_error_says_what_to_install(monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(ValueError, match=r"pip install 'kibitz\[async\]'"):
+        kibitz.AsyncClient("http://127.0.0.1:8765")
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
@@ -144,8 +203,9 @@ def test_a_response_of_another_program_is_shown(flaky_server):
     ],
 )
 def test_invalid_arguments_raise_value_error(arguments, sentence):
-    with pytest.raises(ValueError, match=sentence):
-        kibitz.Client(*arguments)
+    for client in (kibitz.Client, kibitz.AsyncClient):
+        with pytest.raises(ValueError, match=sentence):
+            client(*arguments)
 
 
 def test_the_agent_can_be_omitted_if_there_is_only_one(memory, serve_store):

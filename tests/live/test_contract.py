@@ -47,15 +47,18 @@ class HttpAgent:
         headers = {} if key is None else {"idempotency_key": key}
         return kibitz.Decision(**self.send("POST", "/look", **headers))
 
-    def tell(self, id, reward=None):
+    def tell(self, id=None, reward=None, key=None):
         if isinstance(id, list):
             reports = [
                 {"id": decision_id, "reward": reported_reward} for decision_id, reported_reward in id
             ]
             return [answer["result"] for answer in self.send("POST", "/tell", reports)]
-        return self.post("tell", id=id, reward=reward)["result"]
+        return self.post("tell", id=id, key=key, reward=reward)["result"]
 
-    def observe(self, arm, reward, key=None):
+    def observe(self, arm, reward=None, key=None):
+        if isinstance(arm, list):
+            rows = [dict(zip(("arm", "reward", "key"), row, strict=True)) for row in arm]
+            return [answer["result"] for answer in self.send("POST", "/observe", rows)]
         return self.post("observe", arm=arm, reward=reward, key=key)["result"]
 
     def forget(self, id):
@@ -106,7 +109,38 @@ class HttpAgent:
         file.write_bytes(content)
 
 
-@pytest.fixture(params=["agent", "client", "service"])
+class AsyncAgent:
+    """The methods of an `AsyncClient`, each run to its end in the event loop of another thread."""
+
+    def __init__(self, address, name):
+        self.loop = asyncio.new_event_loop()
+        self.thread = threading.Thread(target=self.loop.run_forever)
+        self.thread.start()
+        self.client = kibitz.AsyncClient(address, agent=name)
+
+    def __getattr__(self, name):
+        def run(*arguments, **options):
+            return self.run(getattr(self.client, name)(*arguments, **options))
+
+        return run
+
+    def run(self, coroutine):
+        return asyncio.run_coroutine_threadsafe(coroutine, self.loop).result()
+
+    def events(self, after=0):
+        async def read():
+            return [event async for event in self.client.events(after)]
+
+        return self.run(read())
+
+    def close(self):
+        self.run(self.client.close())
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self.thread.join()
+        self.loop.close()
+
+
+@pytest.fixture(params=["agent", "client", "async client", "service"])
 def create_agent(request, store_and_address, service_without_network):
     """Return a function that creates an agent and returns a pair (interface, agent)."""
     url, address = store_and_address
@@ -128,6 +162,9 @@ def create_agent(request, store_and_address, service_without_network):
             return agent, agent
         if request.param == "client":
             interfaces.append(kibitz.Client(address, agent=name))
+            return interfaces[-1], agent
+        if request.param == "async client":
+            interfaces.append(AsyncAgent(address, name))
             return interfaces[-1], agent
         return HttpAgent(service_without_network, name), agent
 
@@ -191,6 +228,40 @@ def test_a_report_counts_once_and_a_different_value_is_a_conflict(create_agent):
     with pytest.raises(kibitz.UnknownDecision, match=r"decision 2 of agent .* does not exist"):
         interface.tell(2, 1.0)
     assert counts(agent, "n_pulls", "pull_sum") == [(1, 1.0), (0, 0.0), (0, 0.0)]
+    assert agent.check() == []
+
+
+def test_a_reward_is_told_by_the_key_of_its_decision(create_agent):
+    interface, agent = create_agent()
+    interface.ask(key="visitor-1"), interface.look(key="visitor-2"), interface.ask(key="visitor-3")
+    assert interface.tell(key="visitor-3", reward=1.0) == "counted"
+    assert interface.tell(key="visitor-3", reward=1.0) == "duplicate"
+    assert interface.tell(3, 1.0) == "duplicate"
+    assert interface.tell(key="visitor-2", reward=0.5) == "counted"
+    with pytest.raises(kibitz.Conflict, match=r"decision 3 was already told reward 1\.0"):
+        interface.tell(key="visitor-3", reward=0.0)
+    sentence = "decision with key 'visitor-4' of agent .* does not exist"
+    with pytest.raises(kibitz.UnknownDecision, match=sentence):
+        interface.tell(key="visitor-4", reward=1.0)
+    for arguments in ({"reward": 1.0}, {"id": 1, "key": "visitor-1", "reward": 1.0}):
+        with pytest.raises(ValueError, match="tell needs either the id or the key of a decision"):
+            interface.tell(**arguments)
+    told = [(event.id, event.reward) for event in agent.events() if event.kind == "told"]
+    assert told == [(3, 1.0), (2, 0.5)]
+    assert agent.check() == []
+
+
+def test_a_list_of_observations_is_counted_completely_or_not_at_all(create_agent):
+    interface, agent = create_agent()
+    history = [(ARMS[n % 3], n / 10, f"visitor-{n}") for n in range(9)]
+    assert interface.observe(history[:5]) == ["counted"] * 5
+    assert interface.observe(history) == ["duplicate"] * 5 + ["counted"] * 4
+    with pytest.raises(kibitz.Conflict, match="key 'visitor-0' was already used"):
+        interface.observe([("blue", 0.5, "visitor-9"), ("blue", 0.9, "visitor-0")])
+    with pytest.raises(ValueError, match="arm must be one of"):
+        interface.observe([("blue", 0.5, "visitor-9"), ("pink", 0.5, "visitor-10")])
+    assert interface.observe([]) == []
+    assert counts(agent, "n_looks") == [(3,), (3,), (3,)]
     assert agent.check() == []
 
 

@@ -29,18 +29,20 @@ BODIES = {
     "observe": {"arm": "blue", "reward": 1.0},
     "forget": {"id": 1}, "correct": {"id": 1, "reward": 1.0}, "arms": {"arm": "red"},
     "arms/": {"state": "paused"}, "rewards": {"rewards": "bernoulli"},
+    "/v1/agents": {"name": "banner", "arms": ["old", "new"], "rewards": "bernoulli"},
 }  # fmt: skip
 OPERATIONS = [route.endpoint for route in ROUTES]
 WRITE_PATHS = {  # the operations that change an agent, by the last part of their path
     operation.path.removeprefix("/v1/agents/{name}/").removesuffix("{arm}"): operation
-    for operation in OPERATIONS if operation.method != "GET"
+    for operation in OPERATIONS if operation.body is not None
 }  # fmt: skip
 READ_OPERATIONS = [operation for operation in OPERATIONS if operation.method == "GET"]
 REQUESTS = [
     *((operation.role, operation.method, make_path(operation), BODIES[path_end])
       for path_end, operation in WRITE_PATHS.items()),
     *(("read", "GET", make_path(operation), None)
-      for operation in READ_OPERATIONS if operation.path != "/healthz"),
+      for operation in READ_OPERATIONS if operation.role is not None),
+    ("play", "POST", f"{PATH}/import", b"arm,reward,key\n"),
 ]  # fmt: skip
 
 
@@ -83,7 +85,11 @@ def check_error(answer, status, code):
 
 
 def test_every_route_is_tested():
-    assert len(REQUESTS) == len(WRITE_PATHS) + len(READ_OPERATIONS) - 1 == 14
+    open_paths = {operation.path for operation in OPERATIONS if operation.role is None}
+    assert open_paths == {"/livez", "/readyz", "/healthz", "/metrics"}  # see test_operations.py
+    n_deleted = len([operation for operation in OPERATIONS if operation.method == "DELETE"])
+    assert n_deleted == 1  # see test_agents_http.py
+    assert len(REQUESTS) == len(OPERATIONS) - len(open_paths) - n_deleted == 17
 
 
 def test_requests_without_a_valid_token_are_rejected(service_and_agent):
@@ -134,13 +140,16 @@ def test_a_token_for_one_agent_gives_no_access_to_others(service_and_agent):
     kibitz.agent(agent.store.url, "other", **agent_arguments).close()
     bound = token(agent, "admin", "checkout")
     reload_tokens(service)
-    assert service.send("GET", "/v1/agents", token=bound)[2] == {"agents": ["checkout"]}
+    expected_agents = {"agents": ["checkout"], "more": False}
+    assert service.send("GET", "/v1/agents", token=bound)[2] == expected_agents
     assert service.send("GET", PATH, token=bound)[0] == 200
-    for _, method, path, content in REQUESTS[:-4] + REQUESTS[-3:]:
+    for _, method, path, content in REQUESTS:
         for name in ("other", "nobody"):  # the answer does not reveal which agents exist
             answer = service.send(method, path.replace("checkout", name), content, token=bound)
             if path != "/v1/agents":
                 assert "for agent 'checkout' only" in check_error(answer, 403, "forbidden")
+            elif method == "POST":
+                assert "for all agents" in check_error(answer, 403, "forbidden")
 
 
 def test_a_token_is_stored_as_a_hash_and_revoked_within_a_second(service_and_agent):
@@ -243,7 +252,9 @@ def test_unknown_paths_and_methods(service_and_agent):
     assert "method GET is not allowed; use POST" in check_error(
         service.send("GET", f"{PATH}/ask"), 405, "not_allowed"
     )
-    check_error(service.send("DELETE", PATH), 405, "not_allowed")
+    answer = service.send("PUT", PATH)
+    assert "use DELETE, GET" in check_error(answer, 405, "not_allowed")
+    assert answer[1]["allow"] == "DELETE, GET"
     check_error(service.send("PATCH", f"{PATH}/arms"), 405, "not_allowed")
     check_error(service.send("POST", f"{PATH}/ask/blue"), 404, "unknown")
 

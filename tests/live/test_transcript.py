@@ -16,7 +16,10 @@ import pytest
 import kibitz
 
 TRANSCRIPT_FILE = Path(__file__).parent / "files" / "transcript.json"
-A, B = "/v1/agents/checkout", "/v1/agents/a%2Fb%20%3Cc%3E"
+A, B, C = "/v1/agents/checkout", "/v1/agents/a%2Fb%20%3Cc%3E", "/v1/agents/banner"
+NEW_AGENT = {"name": "banner", "arms": ["old", "new"], "rewards": "bernoulli", "seed": 1}
+HISTORY = b"arm,reward,key\nold,1,visitor-2\nnew,0,visitor-3\n"
+CSV = {"content-type": "text/csv"}
 HEADERS = (
     "allow", "cache-control", "connection", "content-disposition", "content-security-policy",
     "content-type", "cross-origin-resource-policy", "referrer-policy", "retry-after", "set-cookie",
@@ -135,7 +138,7 @@ REQUESTS_WITHOUT_TOKENS = [  # while the store has no tokens
     get("/nowhere"), post("/v1/agents"), get("/v1/agents/"), get("/v1/agents/nobody"),
     post("/v1/agents/nobody/ask"), get("/v1/agents/nobody/events"), get(f"{A}/ask"), get(f"{A}/arms"),
     post(f"{A}/nothing"), post(f"{A}/ask/blue"), post(f"{A}/arms/red"), post(A), post("/healthz"),
-    {"method": "DELETE", "path": A}, {"method": "HEAD", "path": "/healthz"},
+    {"method": "PUT", "path": A}, {"method": "HEAD", "path": "/healthz"},
     # Reports, logs and pages
     get(A), get(f"{A}?delta=0.1"), get(f"{A}?delta=2"), get(f"{A}?delta=x"), get(f"{A}?delta=nan"),
     get(f"{A}/events"), get(f"{A}/events?after=20"), get(f"{A}/events?after=2&limit=2"),
@@ -155,6 +158,26 @@ REQUESTS_WITHOUT_TOKENS = [  # while the store has no tokens
     post(f"{A}/ask", headers={"host": "evil.example"}),
     get(A, headers={"host": "evil.example"}),
     post("/login", {"token": "x"}, headers={"origin": "https://evil.example"}),
+    # Probes, and agents that are created, imported and deleted
+    get("/livez"), get("/readyz"), post("/livez"),
+    post("/v1/agents", NEW_AGENT), post("/v1/agents", NEW_AGENT),
+    post("/v1/agents", {**NEW_AGENT, "patience": 5}),
+    post("/v1/agents", {**NEW_AGENT, "arms": ["x"]}),
+    post("/v1/agents", {**NEW_AGENT, "policy": {"name": "os"}}),
+    post("/v1/agents", {**NEW_AGENT, "policy": {"name": "ucb", "function": "system"}}),
+    get("/v1/agents"), get("/v1/agents?limit=2"), get("/v1/agents?limit=2&after=banner"),
+    get("/v1/agents?limit=0"), get(f"{C}/config"),
+    post(f"{C}/ask", {"key": "visitor-1"}), post(f"{C}/tell", {"key": "visitor-1", "reward": 1}),
+    post(f"{C}/tell", [{"key": "visitor-1", "reward": 1}, {"id": 1, "reward": 1}]),
+    post(f"{C}/tell", {"key": "visitor-9", "reward": 1}),
+    post(f"{C}/tell", {"id": 1, "key": "visitor-1", "reward": 1}),
+    post(f"{C}/observe", [{"arm": "old", "reward": 1, "key": "panel-1"}]),
+    post(f"{C}/observe", [{"arm": "old", "reward": 1}] * 1001),
+    post(f"{C}/import", HISTORY, headers=CSV), post(f"{C}/import", HISTORY, headers=CSV),
+    post(f"{C}/import", HISTORY.replace(b"1", b"x"), headers=CSV), post(f"{C}/import", HISTORY),
+    post(f"{C}/import", b'{"arm": "old", "reward": 0, "key": "visitor-8"}',
+         headers={"content-type": "application/x-ndjson"}),
+    {"method": "DELETE", "path": C}, {"method": "DELETE", "path": C}, get(f"{C}/config"),
 ]  # fmt: skip
 
 REQUESTS_WITH_TOKENS = [  # with tokens

@@ -20,12 +20,14 @@ from kibitz._validation import finite, flag, invalid, text, whole
 from kibitz.live.agent import policy_state
 from kibitz.live.agent.config import (
     Config,
+    ConfigData,
     check_config,
     check_declaration,
     check_reward,
     check_same,
     to_stored,
 )
+from kibitz.live.agent.history import parse_observation
 from kibitz.live.agent.transaction import KnownArms, Operation, Transaction, read_arms
 from kibitz.live.events import Arm, Decision, Event
 from kibitz.live.store import audit, connect, queries, sqlite_path
@@ -104,19 +106,22 @@ def agent(
     )
     store = connect(url, create=arms is not None)
     try:
-        if arms is not None:
-            stored_config = to_stored(arguments)
-            store.write(
-                lambda db: queries.insert_agent(
-                    db, name, stored_config, arguments["arms"], time.time()
-                )
-            )
-        config = Config(name, *store.read(lambda db: queries.read_config(db, name)))
-        check_same(config, arguments)
-        return Agent(store, config)
+        return open_agent(store, name, arguments)
     except BaseException:
         store.close()
         raise
+
+
+def open_agent(store: Store, name: str, arguments: ConfigData) -> "Agent":
+    """Open an agent of an open store; create it if it does not exist and `arguments` has arms."""
+    if arguments["arms"] is not None:
+        stored_config = to_stored(arguments)
+        store.write(
+            lambda db: queries.insert_agent(db, name, stored_config, arguments["arms"], time.time())
+        )
+    config = Config(name, *store.read(lambda db: queries.read_config(db, name)))
+    check_same(config, arguments)
+    return Agent(store, config)
 
 
 def check_store(url: str, name: str | None = None) -> dict[str, list[str]]:
@@ -222,28 +227,48 @@ class Agent:
     def tell(self, id: int, reward: float, *, force: bool = False) -> str: ...
 
     @overload
+    def tell(self, *, key: str, reward: float, force: bool = False) -> str: ...
+
+    @overload
     def tell(self, id: Sequence[tuple[int, float]], *, force: bool = False) -> list[str]: ...
 
-    def tell(self, id: Any, reward: Any = None, *, force: bool = False) -> Any:
+    def tell(
+        self, id: Any = None, reward: Any = None, *, key: str | None = None, force: bool = False
+    ) -> Any:
         """Report the reward of a decision; return "counted", or "duplicate" for a repeated report.
 
-        A different reward for the same decision raises `Conflict`; an unknown id raises
-        `UnknownDecision`. True counts as 1 and False as 0. To report several rewards in one
-        transaction, pass a list of (id, reward) pairs.
+        Name the decision by its id, or by the key with which you asked for it. A different reward
+        for the same decision raises `Conflict`; an unknown id or key raises `UnknownDecision`. True
+        counts as 1 and False as 0. To report several rewards in one transaction, pass a list of
+        (id, reward) pairs.
 
         A Gaussian reward beyond 10,000 times the agent's scale is usually an error. It raises
         ValueError unless `force` is True.
         """
         if isinstance(id, list | tuple) and reward is None:
             return self.batch([("tell", (*_parse_report(pair), force)) for pair in id])
-        return self.batch([("tell", (id, reward, force))])[0]
+        return self.batch([name_decision(id, key, reward, force)])[0]
 
-    def observe(self, arm: str, reward: float, key: str | None = None, *, force: bool = False) -> str:
+    @overload
+    def observe(
+        self, arm: str, reward: float, key: str | None = None, *, force: bool = False
+    ) -> str: ...
+
+    @overload
+    def observe(self, arm: Sequence[tuple[str, float, str]], *, force: bool = False) -> list[str]: ...
+
+    def observe(
+        self, arm: Any, reward: Any = None, key: str | None = None, *, force: bool = False
+    ) -> Any:
         """Report an observation that was not asked for.
 
         Return "counted", or "duplicate" if the same observation was already reported with this key.
         Another arm or another reward with the same key raises `Conflict`. `force` works as in `tell`.
+        To report several observations in one transaction, pass a list of (arm, reward, key).
         """
+        if isinstance(arm, list | tuple) and reward is None:
+            rows = [parse_observation(row) for row in arm]
+            return self.batch([("observe", (*row, force)) for row in rows])
         return str(self.batch([("observe", (arm, reward, key, force))])[0])
 
     def forget(self, id: int) -> str:
@@ -343,6 +368,9 @@ class Agent:
 
     def _parse_tell(self, id: Any, reward: Any, force: Any = False) -> tuple[Any, ...]:
         return whole(id, "id", 1), self._parse_reward(reward, force)
+
+    def _parse_tell_key(self, key: Any, reward: Any, force: Any = False) -> tuple[Any, ...]:
+        return text(key, "key"), self._parse_reward(reward, force)
 
     def _parse_observe(self, arm: Any, reward: Any, key: Any, force: Any = False) -> tuple[Any, ...]:
         return text(arm, "arm"), self._parse_reward(reward, force), *self._parse_look(key)
@@ -491,7 +519,7 @@ class Agent:
         """Replay the log; return the discrepancies between the stored state and the log, as text."""
 
         def work(database: Database) -> list[str]:
-            row = queries.read_agent(database, self.name)
+            row = queries.read_agent(database, self.name, config=self.config.stored)
             try:
                 replayed = queries.replay_log(
                     database, row.number, self.config.patience, self.config.silence
@@ -523,3 +551,10 @@ def _parse_report(pair: Any) -> tuple[Any, Any]:
     if not isinstance(pair, list | tuple) or len(pair) != 2:
         raise invalid("reports", "a list of (id, reward) pairs", pair)
     return pair[0], pair[1]
+
+
+def name_decision(id: Any, key: Any, reward: Any, force: Any) -> Operation:
+    """Return the operation that tells a reward of the decision with this id or this key."""
+    if (id is None) == (key is None):
+        raise ValueError("tell needs either the id or the key of a decision; give one of them")
+    return ("tell", (id, reward, force)) if key is None else ("tell_key", (key, reward, force))

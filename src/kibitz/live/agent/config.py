@@ -37,6 +37,7 @@ class Config:
 
     def __init__(self, name: str, stored: str, declared: str | None = None) -> None:
         self.name = name
+        self.stored = stored  # identifies the agent, because it contains a random id
         self.data: ConfigData = json.loads(stored)
         self.rewards: str = declared or self.data["rewards"]
         self.policy = from_spec(self.data["policy"])
@@ -180,11 +181,12 @@ def check_declaration(rewards: Any) -> str:
 def to_stored(data: ConfigData) -> str:
     """Return the JSON to store for a new agent.
 
-    If there is no policy, choose kibitzer; if there is no seed, choose a random seed.
+    If there is no policy, choose kibitzer; if there is no seed, choose a random seed. A random id
+    distinguishes the agent from another agent that is later created with the same arguments.
     """
     policy = to_spec(kibitzer(rewards=data["rewards"])) if data["policy"] is None else data["policy"]
     seed = secrets.randbits(62) if data["seed"] is None else data["seed"]
-    return json.dumps({**data, "policy": policy, "seed": seed})
+    return json.dumps({**data, "policy": policy, "seed": seed, "id": secrets.token_hex(8)})
 
 
 def check_same(config: Config, arguments: ConfigData) -> None:

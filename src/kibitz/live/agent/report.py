@@ -140,7 +140,7 @@ def report(
 def _read(
     config: Config, now: float, database: Database
 ) -> tuple[list[Arm], int, float, dict[int, float], int]:
-    row = queries.read_agent(database, config.name)
+    row = queries.read_agent(database, config.name, config=config.stored)
     arms, last_look = read_arms(database, config, now), 0
     if any(arm.n_looks or arm.looks_pending for arm in arms):
         last_look = queries.read_last_look(database, row.number)

@@ -23,7 +23,7 @@ KnownArms = tuple[int, int, list[Arm]]  # number of events and of settled decisi
 
 def read_arms(database: Database, config: Config, now: float) -> list[Arm]:
     """Return the arms of an agent at time `now`; update the kind of rewards of `config`."""
-    row = queries.read_agent(database, config.name)
+    row = queries.read_agent(database, config.name, config=config.stored)
     config.rewards = row.rewards or config.data["rewards"]
     return queries.read_arms_at(database, row, now, config.patience, config.silence)
 
@@ -36,7 +36,7 @@ class Transaction:
     ) -> None:
         self.config = config
         self.database = database
-        row = queries.read_agent(database, config.name, lock=True)
+        row = queries.read_agent(database, config.name, config=config.stored, lock=True)
         self.number, self.n_events, self.n_decisions, self.n_asks, latest, self.state = row[:6]
         self.n_settled, self._declared = row.n_settled, row.rewards
         self.at, self._latest = event_time(now, latest), latest
@@ -102,6 +102,17 @@ class Transaction:
             )
         self._apply(id, record, "told", reward)
         return "counted"
+
+    def tell_key(self, key: str, reward: float) -> str:
+        """Count the reward of the decision with this key; return "counted" or "duplicate"."""
+        if key not in self._keys:
+            self._read("key", [key])
+        id = self._keys[key]
+        if id is None:
+            raise UnknownDecision(
+                f"decision with key {key!r} of agent {self.config.name!r} does not exist"
+            )
+        return self.tell(id, reward)
 
     def observe(self, name: str, reward: float, key: str | None) -> str:
         """Count an observation that was not asked for; return "counted" or "duplicate"."""
@@ -383,6 +394,8 @@ class Transaction:
             name, values = operation
             if name in ("tell", "forget", "correct"):
                 ids.add(values[0])
+            elif name == "tell_key":
+                keys.add(values[0])
             elif name in ("ask", "look", "observe"):
                 operation_keys = values[0] if name == "ask" else values[-1:]
                 keys.update(key for key in operation_keys if key is not None)

@@ -133,7 +133,7 @@ class Feed:
 
     def _read(self, database: Database) -> State:
         """Count the new pulls of each arm; return the agent's counts and latest events."""
-        row = queries.read_agent(database, self.agent.name)
+        row = queries.read_agent(database, self.agent.name, config=self.agent.config.stored)
         arms = queries.read_arms(database, row.number)
         events = queries.read_events(database, row.number, max(0, row.n_events - MAX_EVENTS))
         is_complete = self._shares.read(database, row, len(arms))

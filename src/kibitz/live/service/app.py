@@ -8,26 +8,31 @@ import contextlib
 import os
 from collections.abc import AsyncIterator, Sequence
 from importlib.metadata import version
+from urllib.parse import urlsplit
 
 from msgspec import json
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import Response, StreamingResponse
-from starlette.routing import BaseRoute
+from starlette.routing import BaseRoute, Route
 
 from kibitz._errors import StoreUnavailable, UnknownAgent
-from kibitz._validation import text
-from kibitz.live.agent.agent import Agent
+from kibitz._validation import invalid, text
+from kibitz.live.agent.agent import Agent, name_decision
 from kibitz.live.agent.config import Config
 from kibitz.live.agent.export import as_csv, as_lines, as_netcdf
 from kibitz.live.agent.report import to_plain, verdict_to_plain
 from kibitz.live.events import Event
-from kibitz.live.service import openapi, schemas
+from kibitz.live.service import agents, openapi, schemas
 from kibitz.live.service.auth import RequestError, Tokens
 from kibitz.live.service.changes import Changes
-from kibitz.live.service.group_commit import STOPPING, Writer
+from kibitz.live.service.group_commit import Writer
 from kibitz.live.service.http import RETRY_SECONDS, Call, ErrorMiddleware, answer_unrouted, operation
+from kibitz.live.service.logs import RequestMiddleware
+from kibitz.live.service.metrics import Metrics, metrics
+from kibitz.live.service.probes import Readiness
 from kibitz.live.store import connect, queries
 from kibitz.live.store.schema import Store
 
@@ -57,13 +62,14 @@ async def tell(
 ) -> schemas.Result | list[schemas.Result]:
     """Report the reward of a decision, or a list of rewards: either all are counted, or none.
 
-    The result is `counted`, or `duplicate` for a repeated report.
+    Name the decision by its `id`, or by the `key` with which you asked for it. The result is
+    `counted`, or `duplicate` for a repeated report.
     """
     writer = call.state.writer
     if not isinstance(body, list):
-        values = body.id, body.reward, bool(body.force)
-        return schemas.Result(await writer.submit(call.agent, "tell", *values))
-    reports = [("tell", (report.id, report.reward, bool(report.force))) for report in body]
+        name, values = name_decision(body.id, body.key, body.reward, bool(body.force))
+        return schemas.Result(await writer.submit(call.agent, name, *values))
+    reports = [name_decision(told.id, told.key, told.reward, bool(told.force)) for told in body]
     results = await writer.submit_function(lambda: call.agent.batch(reports)) if reports else []
     return [schemas.Result(result) for result in results]
 
@@ -78,17 +84,24 @@ async def look(call: Call, body: schemas.Look) -> schemas.Decision:
 @operation(
     "POST", f"{AGENT_PATH}/observe", "play", schemas.OBSERVE, errors=(409,), headers=KEY_HEADERS
 )
-async def observe(call: Call, body: schemas.Observe) -> schemas.Result:
-    """Report an observation that was not asked for.
+async def observe(
+    call: Call, body: schemas.Observe | schemas.Observations
+) -> schemas.Result | list[schemas.Result]:
+    """Report an observation that was not asked for, or a list: either all are counted, or none.
 
     The result is `counted`, or `duplicate` for a known key.
     """
-    values = body.arm, body.reward, call.key(body.key), bool(body.force)
-    return schemas.Result(await call.state.writer.submit(call.agent, "observe", *values))
+    writer = call.state.writer
+    if not isinstance(body, list):
+        values = body.arm, body.reward, call.key(body.key), bool(body.force)
+        return schemas.Result(await writer.submit(call.agent, "observe", *values))
+    reports = [("observe", (seen.arm, seen.reward, seen.key, bool(seen.force))) for seen in body]
+    results = await writer.submit_function(lambda: call.agent.batch(reports)) if reports else []
+    return [schemas.Result(result) for result in results]
 
 
 @operation("POST", f"{AGENT_PATH}/correct", "play", schemas.CORRECT, errors=(409,))
-async def correct(call: Call, body: schemas.Tell) -> schemas.Result:
+async def correct(call: Call, body: schemas.Correction) -> schemas.Result:
     """Replace the reward of a decision. The result is `corrected` or `duplicate`."""
     writer = call.state.writer
     values = body.id, body.reward, bool(body.force)
@@ -154,20 +167,27 @@ async def erase(call: Call, body: schemas.Erasure) -> schemas.Erased:
     return schemas.Erased(await call.state.writer.submit_function(lambda: call.agent.erase(body.key)))
 
 
-@operation("GET", "/healthz", None, schemas.HEALTH)
-async def healthz(call: Call) -> schemas.Health:
-    """Check that the service accepts requests and its store is available."""
-    if call.state.writer.stopping:
-        raise RequestError(503, STOPPING)
-    await asyncio.to_thread(call.state.store.read, queries.count_events)
+@operation("GET", "/livez", None, schemas.HEALTH)
+async def livez(call: Call) -> schemas.Health:
+    """Check that the process answers, without using its store."""
     return schemas.Health("ok")
 
 
-@operation("GET", "/v1/agents", "read", schemas.AGENTS)
-async def agents(call: Call) -> schemas.Agents:
-    """List the names of the agents."""
-    names = await asyncio.to_thread(call.state.store.read, queries.read_names)
-    return schemas.Agents([name for name in names if call.access.agent in (None, name)])
+@operation("GET", "/readyz", None, schemas.HEALTH)
+async def readyz(call: Call) -> schemas.Health:
+    """Check that the service accepts requests and its store is available.
+
+    The status is 503 while the store is unavailable or being migrated, and while the service stops.
+    """
+    await call.state.readiness.check()
+    return schemas.Health("ok")
+
+
+@operation("GET", "/healthz", None, schemas.HEALTH)
+async def healthz(call: Call) -> schemas.Health:
+    """Check what `/readyz` checks."""
+    await call.state.readiness.check()
+    return schemas.Health("ok")
 
 
 @operation("GET", AGENT_PATH, "read", schemas.REPORT)
@@ -211,7 +231,7 @@ async def _stream(call: Call, seq: int) -> AsyncIterator[str]:
         try:
             await state.tokens.authorize("GET", call.headers, "read", agent.name)
             page = await asyncio.to_thread(_read_page, agent, seq, queries.PAGE_SIZE)
-        except RequestError:
+        except (RequestError, UnknownAgent):
             return
         except StoreUnavailable:
             yield ": the store is unavailable\n\n"
@@ -245,37 +265,76 @@ async def export(call: Call, query: schemas.ExportQuery) -> Response:
 
 ROUTES = [  # the most frequent requests first, because routes are tried in order
     ask, tell, look, observe, correct, forget, add_arm, change_arm, declare_rewards, erase,
-    healthz, agents, report, verdict, events, export,
+    livez, readyz, healthz, metrics, *agents.ROUTES, report, verdict, events, export,
 ]  # fmt: skip
 
 
-def create_app(store: str | os.PathLike[str] | Store, routes: Sequence[BaseRoute] = ()) -> Starlette:
+def create_app(
+    store: str | os.PathLike[str] | Store,
+    routes: Sequence[BaseRoute] = (),
+    *,
+    allow_open: bool = True,
+    metrics_token: str | None = None,
+    allowed_origins: Sequence[str] = (),
+) -> Starlette:
     """Return an ASGI application that serves the agents of a store.
 
     `routes` are additional routes, such as the routes of the dashboard
-    (`kibitz.live.dashboard.routes`). The application's state has `store`, `tokens`, `writer`,
-    `changes`, the open `agents` by name, the dashboard's `feeds` by the name of the agent,
-    `open_agent(name)` and the OpenAPI `document`.
+    (`kibitz.live.dashboard.routes`). With `allow_open`, a store without tokens needs no token.
+    `metrics_token` is a token that gives access to the metrics only. Pages of the `allowed_origins`
+    may use the service (CORS).
+
+    The application's state has `store`, `tokens`, `writer`, `changes`, `metrics`, `readiness`, the
+    open `agents` by name, the dashboard's `feeds` by the name of the agent, `open_agent(name)` and
+    the OpenAPI `document`.
     """
     if isinstance(store, str | os.PathLike):
         store = connect(store, create=False)
     all_routes = [*ROUTES, *routes]
+    served_routes = [*all_routes, *openapi.ROUTES]
+    paths = {route.endpoint: route.path for route in served_routes if isinstance(route, Route)}
     app = Starlette(
-        routes=[*all_routes, *openapi.ROUTES],
-        middleware=[Middleware(ErrorMiddleware)],
+        routes=served_routes,
+        middleware=[
+            Middleware(RequestMiddleware, routes=paths),
+            *allow_origins(allowed_origins),
+            Middleware(ErrorMiddleware),
+        ],
         exception_handlers={HTTPException: answer_unrouted},
         lifespan=_lifespan,
     )
     app.router.redirect_slashes = False
     app.state.store = store
-    app.state.tokens = Tokens(store)
-    app.state.writer = Writer()
+    app.state.tokens = Tokens(store, allow_open, allowed_origins)
+    app.state.metrics_token = metrics_token
+    app.state.metrics = Metrics(store)
+    app.state.writer = Writer(app.state.metrics)
+    app.state.readiness = Readiness(store, app.state.writer)
     app.state.changes = Changes(store)
     app.state.agents = {}
     app.state.feeds = {}
     app.state.open_agent = lambda name: _open_agent(app, name)
     app.state.document = openapi.document(all_routes, version("kibitz"))
     return app
+
+
+def allow_origins(origins: Sequence[str]) -> list[Middleware]:
+    """Return the middleware that lets pages of these origins use the service."""
+    for origin in origins:
+        scheme, host, *_ = urlsplit(origin)
+        if scheme not in ("http", "https") or not host or origin != f"{scheme}://{host}":
+            raise invalid("allow_origin", "an origin such as https://shop.example", origin)
+    if not origins:
+        return []
+    return [
+        Middleware(
+            CORSMiddleware,
+            allow_origins=origins,
+            allow_methods=("GET", "POST"),
+            allow_headers=("Authorization", "Content-Type", "Idempotency-Key", "X-Request-ID"),
+            expose_headers=("Retry-After", "X-Request-ID"),
+        )
+    ]
 
 
 @contextlib.asynccontextmanager

@@ -12,6 +12,7 @@ import hmac
 import secrets
 import threading
 import time
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
@@ -96,10 +97,18 @@ def revoke_token(store: Store, number: int) -> str:
 
 
 class Tokens:
-    """A cache of a store's tokens, refreshed every `TOKEN_CACHE_SECONDS`."""
+    """A cache of a store's tokens, refreshed every `TOKEN_CACHE_SECONDS`.
 
-    def __init__(self, store: Store) -> None:
+    With `allow_open`, requests to a store that never had a token need no token. Pages of the
+    `allowed_origins` may send requests with a token in the header Authorization.
+    """
+
+    def __init__(
+        self, store: Store, allow_open: bool = True, allowed_origins: Sequence[str] = ()
+    ) -> None:
         self._store = store
+        self._allow_open = allow_open
+        self._allowed_origins = frozenset(allowed_origins)
         self._lock = threading.Lock()
         self._read_at = -TOKEN_CACHE_SECONDS
         self._access_by_number: dict[str, tuple[str, Access]] = {}
@@ -128,8 +137,23 @@ class Tokens:
         """
         if self._is_stale():
             await asyncio.to_thread(self._refresh)
+        if headers.get(b"origin", b"").decode("latin-1") in self._allowed_origins:
+            return self._identify_page(headers)
         check_origin(method, headers, self.open)
         return self.access(find_token(headers))
+
+    def _identify_page(self, headers: Headers) -> Access | None:
+        """Return the access of a request from a page of an allowed origin.
+
+        A token in a page is public. The page may therefore use only a token for one agent that is not
+        an admin token, and never the cookie of the dashboard.
+        """
+        access = None if self.open else self.access(find_bearer(headers))
+        if access is not None and (access.role == "admin" or access.agent is None):
+            raise RequestError(
+                403, "a page of another site needs a token with role 'read' or 'play' for one agent"
+            )
+        return access
 
     def access(self, token: str | None) -> Access | None:
         """Return the access that a token gives, or None if the token is missing or invalid."""
@@ -154,18 +178,23 @@ class Tokens:
                 for number, hash, role, agent, _, revoked_at in rows
                 if revoked_at is None
             }
-            self.open, self._read_at = not rows, start_time
+            self.open, self._read_at = self._allow_open and not rows, start_time
 
 
 def _hash(secret: str) -> str:
     return hashlib.sha256(secret.encode("utf-8", "replace")).hexdigest()
 
 
+def find_bearer(headers: Headers) -> str | None:
+    """Return the token in the header Authorization, or None if there is none."""
+    scheme, _, token = headers.get(b"authorization", b"").decode("latin-1").partition(" ")
+    return token.strip() if scheme.lower() == "bearer" else None
+
+
 def find_token(headers: Headers) -> str | None:
     """Return the token in the headers of a request, or None if the request has no token."""
-    scheme, _, token = headers.get(b"authorization", b"").decode("latin-1").partition(" ")
-    if scheme.lower() == "bearer":
-        return token.strip()
+    if (token := find_bearer(headers)) is not None:
+        return token
     for cookie in headers.get(b"cookie", b"").decode("latin-1").split(";"):
         name, _, value = cookie.strip().partition("=")
         if name == COOKIE:

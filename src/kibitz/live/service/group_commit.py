@@ -8,6 +8,7 @@ per second.
 import asyncio
 import contextlib
 import threading
+import time
 from collections.abc import Callable, Sequence
 from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple
@@ -16,6 +17,7 @@ from kibitz._errors import StoreDamaged, StoreUnavailable
 from kibitz.live.agent.agent import Agent
 from kibitz.live.agent.transaction import Operation
 from kibitz.live.service.auth import RequestError
+from kibitz.live.service.metrics import Metrics
 
 MAX_WAITING = 5_000  # queued requests; further requests are rejected
 MAX_GROUP = 250  # requests in one transaction
@@ -33,7 +35,8 @@ class Request(NamedTuple):
 class Writer:
     """A queue of requests, and the only thread of the process that writes to the store."""
 
-    def __init__(self) -> None:
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
         self._queue: SimpleQueue[list[Request] | None] = SimpleQueue()
         self._incoming: list[Request] = []  # requests of this iteration of the event loop
         self._thread: threading.Thread | None = None
@@ -67,6 +70,7 @@ class Writer:
         loop = asyncio.get_running_loop()
         future = loop.create_future()
         self.n_waiting += 1
+        self._metrics.queue.set(self.n_waiting)
         if not self._incoming:
             loop.call_soon(self._flush)  # after all requests of this iteration
         self._incoming.append(Request(agent, operation, future))
@@ -85,13 +89,16 @@ class Writer:
                         self._queue.put(None)  # the next iteration stops the thread
                         break
                     requests += next_requests
+            start_time = time.perf_counter()
             answers = commit(requests)
+            self._metrics.count_commit(len(requests), time.perf_counter() - start_time)
             with contextlib.suppress(RuntimeError):  # the event loop may be closed
                 loop = requests[0].future.get_loop()
                 loop.call_soon_threadsafe(self._deliver, requests, answers)
 
     def _deliver(self, requests: Sequence[Request], answers: Sequence[Any]) -> None:
         self.n_waiting -= len(requests)
+        self._metrics.queue.set(self.n_waiting)
         for request, answer in zip(requests, answers, strict=True):
             if request.future.done():
                 continue

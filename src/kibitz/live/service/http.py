@@ -8,7 +8,6 @@ schema to the OpenAPI document. Every error has the form `{"error": {"code", "me
 import asyncio
 import contextlib
 import json
-import logging
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,12 +19,13 @@ from starlette.datastructures import QueryParams
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
+from starlette.routing import Match, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from kibitz._errors import Conflict, StoreDamaged, StoreUnavailable, UnknownAgent, UnknownDecision
 from kibitz._validation import invalid, short_repr
 from kibitz.live.service.auth import Headers, RequestError
+from kibitz.live.service.logs import log_failure
 from kibitz.model.problem import MAX_REWARD
 
 MAX_BODY_BYTES = 256 * 1024
@@ -42,7 +42,7 @@ STATUS = {  # code and description of each error status
     408: ("too_slow", "The body did not arrive in time."),
     409: ("conflict", "The request contradicts an earlier report, or the key or arm is in use."),
     413: ("too_large", "The body is too large."),
-    415: ("not_json", "The content type is not application/json."),
+    415: ("not_json", "The content type is not supported."),
     422: ("invalid", "A value is invalid."),
     500: ("internal", "The store is damaged, or an internal error occurred."),
     503: (
@@ -114,6 +114,8 @@ class Operation:
     status: int = 200  # status of a successful response
     errors: tuple[int, ...] = ()  # error statuses; `__post_init__` adds the common statuses
     headers: tuple[str, ...] = ()  # request headers that the function reads, except the token
+    media: tuple[str, ...] = ()  # media types of a body that the function reads as text
+    max_bytes: int = MAX_BODY_BYTES
 
     def __post_init__(self) -> None:
         hints = get_type_hints(self.function, include_extras=True)
@@ -125,7 +127,7 @@ class Operation:
         errors = {403, 500, 503, *self.errors}
         errors |= {401} if self.role is not None else set()
         errors |= {404} if "{" in self.path else set()
-        errors |= {400, 408, 413, 415, 422} if self.body is not None else set()
+        errors |= {400, 408, 413, 415, 422} if self.body is not None or self.media else set()
         errors |= {422} if self.query is not None else set()
         self.errors = tuple(sorted(errors))
 
@@ -144,10 +146,28 @@ class Operation:
         values: dict[str, Any] = {}
         if self.decoder is not None:
             values["body"] = self._decode(self.decoder, await read_body(headers, receive))
+        if self.media:
+            content = await read_body(headers, receive, self.media, self.max_bytes)
+            values |= {"content": decode_text(content), "media_type": get_media_type(headers)}
         if self.query is not None:
             values["query"] = self._convert(QueryParams(scope["query_string"]))
         call = Call(Request(scope, receive), headers, access, agent, arm)
-        answer = await self.function(call, **values)
+        try:
+            try:
+                answer = await self.function(call, **values)
+            except UnknownAgent:  # deleted, and perhaps created again, by another process
+                if name is None:
+                    raise
+                state.agents.pop(name, None)
+                state.feeds.pop(name, None)
+                agent = await asyncio.to_thread(state.open_agent, name)
+                answer = await self.function(call._replace(agent=agent), **values)
+        except Conflict:
+            if agent is not None:
+                state.metrics.count_conflict(agent.name)
+            raise
+        if agent is not None:
+            state.metrics.count_results(agent.name, answer)
         if not isinstance(answer, Response):
             content = msgspec.json.encode(answer)
             answer = Response(content, self.status, media_type="application/json")
@@ -189,19 +209,38 @@ def operation(
     return declare
 
 
-async def read_body(headers: Headers, receive: Receive) -> bytes:
+def get_media_type(headers: Headers) -> str:
+    """Return the media type in the header Content-Type, or an empty text."""
+    return headers.get(b"content-type", b"").partition(b";")[0].strip().lower().decode("latin-1")
+
+
+def decode_text(content: bytes) -> str:
+    """Return the text of a body, which must be UTF-8."""
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise RequestError(422, "body must be UTF-8") from None
+
+
+async def read_body(
+    headers: Headers, receive: Receive, media: tuple[str, ...] = (), max_bytes: int = MAX_BODY_BYTES
+) -> bytes:
     """Return the body of a request.
 
-    A request with an Origin header comes from a browser and must have the content type
-    application/json, which an HTML form on another site cannot send.
+    The content type must be one of `media`. Without `media`, the body is JSON. A request with an
+    Origin header comes from a browser and must then have the content type application/json, which an
+    HTML form on another site cannot send.
     """
+    media_type = get_media_type(headers)
+    if media and media_type not in media:
+        raise RequestError(415, f"content-type must be {' or '.join(media)}, got {media_type!r}")
     length = headers.get(b"content-length", b"")
     if length in (b"", b"0") and b"transfer-encoding" not in headers:
         return b""
-    size_error = RequestError(413, f"body is larger than {MAX_BODY_BYTES} bytes")
-    if length.isdigit() and (len(length) > 9 or int(length) > MAX_BODY_BYTES):
+    size_error = RequestError(413, f"body is larger than {max_bytes} bytes")
+    if length.isdigit() and (len(length) > 9 or int(length) > max_bytes):
         raise size_error
-    content, has_more = b"", True
+    content, has_more = bytearray(), True
     try:
         async with asyncio.timeout(MAX_BODY_SECONDS):
             while has_more:
@@ -210,16 +249,13 @@ async def read_body(headers: Headers, receive: Receive) -> bytes:
                     raise RequestError(400, "the connection closed before the end of the body")
                 content += message.get("body", b"")
                 has_more = message.get("more_body", False)
-                if len(content) > MAX_BODY_BYTES:
+                if len(content) > max_bytes:
                     raise size_error
     except TimeoutError:
         raise RequestError(408, f"body did not arrive within {MAX_BODY_SECONDS:g} s") from None
-    content_type = (
-        headers.get(b"content-type", b"").partition(b";")[0].strip().lower().decode("latin-1")
-    )
-    if content and b"origin" in headers and content_type != "application/json":
-        raise RequestError(415, f"content-type must be application/json, got {content_type!r}")
-    return content
+    if content and b"origin" in headers and not media and media_type != "application/json":
+        raise RequestError(415, f"content-type must be application/json, got {media_type!r}")
+    return bytes(content)
 
 
 CONDITIONS = {  # what a value must be, by the type that msgspec names in its message
@@ -249,8 +285,8 @@ def explain(error: msgspec.ValidationError, declared_type: Any, content: Any) ->
     type_name = (re.findall(r"`(\w+)", message) or ["int"])[0]
     if type_name == "array" and name == "body":
         return RequestError(413, f"body has more than {MAX_BATCH} reports; send fewer at a time")
-    if choices := get_args(fields.get(name)) if get_origin(fields.get(name)) is Literal else ():
-        condition = f"{', '.join(map(repr, choices[:-1]))} or {choices[-1]!r}"
+    if choices := _get_choices(fields.get(name)):
+        condition = " or ".join(filter(None, (", ".join(choices[:-1]), choices[-1])))
     elif bound := re.search(r"`int` ([<>])= (\d{1,9})$", message):
         condition = f"a whole number of at {'least' if bound[1] == '>' else 'most'} {bound[2]}"
     elif re.search(r"Integer value out|`int` <", message):
@@ -262,6 +298,13 @@ def explain(error: msgspec.ValidationError, declared_type: Any, content: Any) ->
     else:
         condition = CONDITIONS.get(type_name, "valid")
     return RequestError(422, f"{name} must be {condition}, got {short_repr(value)}")
+
+
+def _get_choices(declared_type: Any) -> list[str]:
+    """Return the allowed values of a type with a `Literal`, as text; an empty list without one."""
+    types = (declared_type, *get_args(declared_type))
+    literals = [repr(x) for t in types if get_origin(t) is Literal for x in get_args(t)]
+    return [*literals, CONDITIONS["float"]] if literals and float in types else literals
 
 
 def _get_field_types(declared_type: Any) -> dict[str, Any]:
@@ -307,7 +350,15 @@ def _get_status(error: BaseException) -> tuple[int, str]:
 async def answer_unrouted(request: Request, error: Exception) -> Response:
     """Answer a request for a path or a method that does not exist."""
     assert isinstance(error, HTTPException)
-    if allowed_methods := (error.headers or {}).get("Allow"):
+    if error.status_code == 405:
+        allowed_methods = ", ".join(
+            sorted(
+                method
+                for route in request.app.routes
+                if route.matches(request.scope)[0] is not Match.NONE
+                for method in route.methods
+            )
+        )
         message = f"method {request.method} is not allowed; use {allowed_methods}"
         return error_response(RequestError(405, message, Allow=allowed_methods))
     return error_response(RequestError(error.status_code, "this address does not exist"))
@@ -349,7 +400,7 @@ class ErrorMiddleware:
         except Exception as error:
             response = error_response(error)
             if response.status_code == 500 and not isinstance(error, StoreDamaged):
-                logging.getLogger("kibitz").exception("request failed")
+                log_failure(error)
             if has_started:
                 raise
             await response(scope, receive, send_with_headers)

@@ -121,6 +121,12 @@ def _describe(
             "required": bool(struct_schema["required"]),
             "content": {"application/json": {"schema": schema, "example": example}},
         }
+    if operation.media:
+        contents = {
+            media_type: {"schema": {"type": "string"}, "example": operation.example.body[media_type]}
+            for media_type in operation.media
+        }
+        description["requestBody"] = {"required": True, "content": contents}
     return description
 
 

@@ -26,7 +26,14 @@ class Look(Struct, forbid_unknown_fields=True):
     key: Text | None = None
 
 
-class Tell(Struct, forbid_unknown_fields=True):
+class Tell(Struct, forbid_unknown_fields=True, kw_only=True):
+    id: Id | None = None
+    key: Text | None = None
+    reward: Reward
+    force: Force | None = None
+
+
+class Correction(Struct, forbid_unknown_fields=True):
     id: Id
     reward: Reward
     force: Force | None = None
@@ -40,6 +47,25 @@ class Observe(Struct, forbid_unknown_fields=True):
     reward: Reward
     key: Text | None = None
     force: Force | None = None
+
+
+Observations = Annotated[list[Observe], Meta(max_length=MAX_BATCH)]
+
+
+class PolicySpec(Struct, forbid_unknown_fields=True):
+    name: Text
+    parameters: dict[str, float | int | bool | str | None] = {}
+
+
+class NewAgent(Struct, forbid_unknown_fields=True):
+    name: Text
+    arms: Annotated[list[Text], Meta(max_length=MAX_BATCH)]
+    rewards: Literal["bernoulli", "bounded", "gaussian"] | None = None
+    policy: PolicySpec | None = None
+    scale: float | None = None
+    seed: Annotated[int, Meta(ge=0, le=2**62 - 1)] | None = None
+    patience: float | None = None
+    silence: float | Literal["forget"] = "forget"
 
 
 class Forget(Struct, forbid_unknown_fields=True):
@@ -91,6 +117,26 @@ class Health(Struct):
 
 class Agents(Struct):
     agents: list[str]
+    more: bool
+
+
+class AgentDescription(Struct):
+    name: str
+    arms: list[Arm]
+    rewards: Literal["bernoulli", "bounded", "gaussian"]
+    policy: PolicySpec
+    scale: float | None
+    patience: float | None
+    silence: float | Literal["forget"]
+
+
+class Deleted(Struct):
+    result: Literal["deleted"]
+
+
+class Imported(Struct):
+    counted: int
+    duplicates: int
 
 
 class ArmReport(Struct):
@@ -160,6 +206,11 @@ class Events(Struct):
     more: bool
 
 
+class AgentsQuery(Struct):
+    after: Annotated[str, Meta(max_length=500)] = ""
+    limit: Annotated[int, Meta(ge=1, le=MAX_BATCH)] = MAX_BATCH
+
+
 class ReportQuery(Struct):
     delta: float = 0.05
 
@@ -179,7 +230,10 @@ class ExportQuery(Struct):
 
 
 class Example(NamedTuple):
-    """A request body and its answer; `media` has the answers that are not JSON, by media type."""
+    """A request body and its answer; `media` has the answers that are not JSON, by media type.
+
+    The body of an operation that reads text is a dict of examples by media type.
+    """
 
     body: Any
     answer: Any
@@ -212,7 +266,29 @@ CHANGE_ARM = Example({"state": "paused"}, {"arm": "red", "state": "paused"})
 DECLARE_REWARDS = Example({"rewards": "bernoulli"}, {"result": "declared"})
 ERASE = Example({"key": "visit-4711"}, {"results": ["erased"]})
 HEALTH = Example(None, {"status": "ok"})
-AGENTS = Example(None, {"agents": ["checkout"]})
+AGENTS = Example(None, {"agents": ["checkout"], "more": False})
+AGENT = {
+    "name": "banner", "arms": [{"arm": "old", "state": "active"}, {"arm": "new", "state": "active"}],
+    "rewards": "bernoulli",
+    "policy": {"name": "ucb", "parameters": {"exploration": 2.0, "ignore_looks": False}},
+    "scale": None, "patience": 3600.0, "silence": 0.0,
+}  # fmt: skip
+CREATE_AGENT = Example(
+    {
+        "name": "banner", "arms": ["old", "new"], "rewards": "bernoulli",
+        "policy": {"name": "ucb", "parameters": {"exploration": 2.0}}, "patience": 3600, "silence": 0,
+    },
+    AGENT,
+)  # fmt: skip
+CONFIG = Example(None, AGENT)
+DELETE_AGENT = Example(None, {"result": "deleted"})
+IMPORT = Example(
+    {
+        "text/csv": "arm,reward,key\nblue,1,visitor-1\ngreen,0,visitor-2\n",
+        "application/x-ndjson": '{"arm": "blue", "reward": 1, "key": "visitor-3"}\n',
+    },
+    {"counted": 2, "duplicates": 0},
+)
 REPORT = Example(None, {
     "agent": "checkout", "policy": "kibitzer(b=8.0, beta=1.0, rewards='bernoulli')",
     "rewards": "bernoulli", "scale": 0.5,

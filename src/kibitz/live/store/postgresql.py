@@ -139,6 +139,7 @@ class PostgreSQL:
         self._abandoned: list[PostgreSQLDatabase | None] = []
         self._retry_seconds = 0.0  # until the store is open, so a wrong address fails at once
         self._has_tables = False
+        self.n_retries = 0  # transactions that were run again after the connection was lost
         self._writer_id, self._attempt = uuid.uuid4().hex, 0
         renew_after_fork(self)
         self._check_url()
@@ -205,6 +206,7 @@ class PostgreSQL:
                     self._writer = None
                     if time.monotonic() > deadline:
                         raise self._unavailable(error) from error
+                    self.n_retries += 1
                     time.sleep(0.05)
                 except BaseException:
                     self._writer = self._roll_back(self._writer)
@@ -228,6 +230,7 @@ class PostgreSQL:
                     self._reader = None
                     if time.monotonic() > deadline:
                         raise self._unavailable(error) from error
+                    self.n_retries += 1
                     time.sleep(0.05)
 
     def purge(self) -> None:
@@ -244,6 +247,15 @@ class PostgreSQL:
         finally:
             self._disconnect(database)
         self.write(finish_purge)
+
+    def measure_size(self) -> int:
+        """Return the size of the tables and their indices in bytes."""
+        statement = (
+            "select coalesce(sum(pg_total_relation_size(c.oid)), 0) from pg_class c "
+            "join pg_namespace n on n.oid = c.relnamespace "
+            "where n.nspname = 'kibitz' and c.relkind = 'r'"
+        )
+        return int(self.read(lambda database: database.rows(statement))[0][0])
 
     def close(self) -> None:
         """Close the connections; the store reopens them on the next use."""

@@ -24,6 +24,7 @@ from kibitz.live.events import (
 from kibitz.live.store.schema import Database, Row
 
 PAGE_SIZE = 5_000  # events or decisions read at once
+AGENT_TABLES = ("events", "decisions", "arms", "agents")  # the tables with rows of an agent
 MAX_VALUES = 512  # values in one `in (...)`
 ARM_COLUMNS = ", ".join(Arm.__slots__)
 DECISION_COLUMNS = ", ".join(DecisionRecord.__slots__)
@@ -52,13 +53,21 @@ class AgentRow(NamedTuple):
     rewards: str | None
 
 
-def read_agent(database: Database, name: str, *, lock: bool = False) -> AgentRow:
-    """Return the row of an agent; with `lock`, lock the row until the transaction ends."""
+def read_agent(
+    database: Database, name: str, *, config: str | None = None, lock: bool = False
+) -> AgentRow:
+    """Return the row of an agent; with `lock`, lock the row until the transaction ends.
+
+    With `config`, raise UnknownAgent if another agent was created with this name since then.
+    """
     statement = (
         "select agent, n_events, n_decisions, n_asks, latest, state, n_settled, rewards "
-        "from agents where name = ?"
+        f"from agents where name = ?{'' if config is None else ' and config = ?'}"
     )
-    rows = database.rows(statement + (database.locking if lock else ""), name)
+    values = (name,) if config is None else (name, config)
+    rows = database.rows(statement + (database.locking if lock else ""), *values)
+    if not rows and name in read_names(database):
+        raise UnknownAgent(f"agent {name!r} was deleted and created again; open it again")
     if not rows:
         raise unknown_agent(database, name)
     return AgentRow(*rows[0])
@@ -75,6 +84,26 @@ def read_config(database: Database, name: str) -> tuple[str, str | None]:
 def read_names(database: Database) -> list[str]:
     """Return the names of all agents."""
     return [name for (name,) in database.rows("select name from agents order by name")]
+
+
+def read_names_after(database: Database, after: str, limit: int, only: str | None) -> list[str]:
+    """Return up to `limit` names of agents after a name; with `only`, no name other than `only`."""
+    condition, values = ("", ()) if only is None else (" and name = ?", (only,))
+    rows = database.rows(
+        f"select name from agents where name > ?{condition} order by name limit ?",
+        after,
+        *values,
+        limit,
+    )
+    return [name for (name,) in rows]
+
+
+def delete_agent(database: Database, name: str, at: float) -> None:
+    """Delete an agent with its log, and revoke the tokens that are limited to it."""
+    number = read_agent(database, name, lock=True).number
+    for table in AGENT_TABLES:
+        database.rows(f"delete from {table} where agent = ?", number)
+    database.rows("update tokens set revoked_at = ? where agent = ? and revoked_at is null", at, name)
 
 
 def unknown_agent(database: Database, name: str) -> UnknownAgent:
@@ -441,6 +470,16 @@ def count_pulls(database: Database, number: int, width: int, after: int, last: i
 def count_events(database: Database) -> dict[str, int]:
     """Return the number of events of each agent, by name."""
     return dict(database.rows("select name, n_events from agents"))
+
+
+def read_totals(database: Database) -> list[Row]:
+    """Return rows (name, asks, pulls, looks, pending, forgotten, events), one for each agent."""
+    return database.rows(
+        "select a.name, a.n_asks, sum(r.n_pulls), sum(r.n_looks), "
+        "sum(r.n_pending + r.looks_pending), sum(r.n_forgotten + r.looks_forgotten), a.n_events "
+        "from agents a join arms r on r.agent = a.agent "
+        "group by a.name, a.n_asks, a.n_events order by a.name"
+    )
 
 
 def read_overview(database: Database) -> list[Row]:

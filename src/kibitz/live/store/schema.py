@@ -133,13 +133,20 @@ class Store(Protocol):
     url: str
     display_url: str  # the address without a password, for messages
     found_version: int  # the schema that the store had before it was migrated
-    locks: tuple[threading.RLock, threading.RLock]  # of the writer and of the reader
+
+    @property
+    def locks(self) -> tuple[threading.RLock, threading.RLock]: ...  # of the writer, of the reader
+
+    @property
+    def n_retries(self) -> int: ...  # transactions that were run again after a lost connection
 
     def write(self, work: Callable[[Database], T]) -> T: ...
 
     def read(self, work: Callable[[Database], T]) -> T: ...
 
     def purge(self) -> None: ...
+
+    def measure_size(self) -> int: ...  # in bytes
 
     def close(self) -> None: ...
 

@@ -106,6 +106,7 @@ class SQLite:
         self._writer: SQLiteDatabase | None = None
         self._reader: SQLiteDatabase | None = None
         self._lock_file: int | None = None
+        self.n_retries = 0  # the connection to a file is never lost
         self._abandoned: list[SQLiteDatabase | None] = []
         renew_after_fork(self)
         if not path.exists() or path.stat().st_size == 0:
@@ -159,6 +160,11 @@ class SQLite:
                     f"{self._name}, so its file may contain them; repeat the command"
                 )
             self._transact(database, finish_purge)
+
+    def measure_size(self) -> int:
+        """Return the size of the file and its write-ahead log in bytes."""
+        files = (self.path, self.path.with_name(f"{self.path.name}-wal"))
+        return sum(file.stat().st_size for file in files if file.exists())
 
     def close(self) -> None:
         """Close the connections; the store reopens them on the next use."""

@@ -1,0 +1,338 @@
+"""Agents are created, described, listed and deleted over HTTP, and their history is imported."""
+
+import asyncio
+import json
+
+import pytest
+
+import kibitz
+from kibitz.live.agent.history import parse_history
+from kibitz.live.service import auth, schemas
+
+pytestmark = pytest.mark.slow
+
+PATH = "/v1/agents/banner"
+NEW_AGENT = {"name": "banner", "arms": ["old", "new"], "rewards": "bernoulli", "seed": 1}
+
+
+@pytest.fixture
+def service_of(url, service):
+    """Return the service of a store with the agent checkout, on SQLite and PostgreSQL."""
+    kibitz.agent(url, "checkout", arms=["blue", "green"], rewards="bernoulli").close()
+    return service(url)
+
+
+def create(service, **arguments):
+    answer = service.send("POST", "/v1/agents", {**NEW_AGENT, **arguments})
+    assert answer[0] == 201, answer
+    return answer[2]
+
+
+def get_message(answer, status):
+    assert answer[0] == status, answer
+    return answer[2]["error"]["message"]
+
+
+def test_a_created_agent_is_the_agent_that_python_creates(service_of, url):
+    body = {
+        "name": "euro", "arms": ["old", "new"], "rewards": "gaussian", "scale": 2.5, "seed": 7,
+        "patience": 60, "silence": 0, "policy": {"name": "ucb", "parameters": {"exploration": 2}},
+    }  # fmt: skip
+    status, _, description = service_of.send("POST", "/v1/agents", body)
+    assert status == 201
+    assert description == {
+        "name": "euro",
+        "arms": [{"arm": "old", "state": "active"}, {"arm": "new", "state": "active"}],
+        "rewards": "gaussian",
+        "policy": {"name": "ucb", "parameters": {"exploration": 2.0, "ignore_looks": False}},
+        "scale": 2.5,
+        "patience": 60.0,
+        "silence": 0.0,
+    }
+    assert service_of.send("GET", "/v1/agents/euro/config")[2] == description
+    arguments = {**body, "policy": kibitz.ucb(2.0)}
+    with kibitz.agent(url, arguments.pop("name"), **arguments) as agent:  # accepts these arguments
+        assert agent.config.data["seed"] == 7
+        assert service_of.send("POST", "/v1/agents/euro/ask")[2]["arm"] == "old"
+        agent.pause("old")
+        assert agent.check() == []
+    arms = service_of.send("GET", "/v1/agents/euro/config")[2]["arms"]
+    assert [arm["state"] for arm in arms] == ["paused", "active"]
+
+
+def test_a_repeated_creation_changes_nothing_and_another_one_is_a_conflict(service_of):
+    first = create(service_of)
+    service_of.send("POST", f"{PATH}/ask")
+    assert create(service_of) == first
+    assert service_of.send("POST", f"{PATH}/ask")[2]["id"] == 2
+    for change in ({"arms": ["old", "newer"]}, {"patience": 5}, {"rewards": "bounded"}):
+        answer = service_of.send("POST", "/v1/agents", {**NEW_AGENT, **change})
+        assert "was created with" in get_message(answer, 409)
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"arms": ["old"]}, "arms must be a list of at least 2 names"),
+        ({"arms": ["old", "old"]}, "arms must be different names"),
+        ({"arms": "old"}, "arms must be a list of names of arms"),
+        ({"name": ""}, "name must be a text of 1 to 500 printable characters"),
+        ({"rewards": None}, "rewards is required to create an agent"),
+        ({"rewards": "clicks"}, "rewards must be 'bernoulli', 'bounded' or 'gaussian'"),
+        ({"rewards": "gaussian"}, "scale is required for gaussian rewards"),
+        ({"scale": 0.5}, "bernoulli rewards take no scale"),
+        ({"patience": -1}, "patience must be positive and finite"),
+        ({"silence": 0}, "patience is required when silence is a reward"),
+        ({"silence": "wait"}, "silence must be 'forget' or a finite number"),
+        ({"seed": -1}, "seed must be a whole number of at least 0"),
+        ({"color": 1}, "body has the unknown field 'color'"),
+        ({"policy": "ucb"}, "policy must be a JSON object"),
+        ({"policy": {"name": "os"}}, "policy must be 'ftl'"),
+        ({"policy": {"name": "moss"}}, "an agent needs moss with a horizon"),
+        ({"policy": {"name": "ucb", "parameters": {"x": 1}}}, "policy 'ucb' is invalid"),
+        ({"policy": {"name": "ucb", "parameters": {"exploration": "x"}}}, "exploration must be"),
+        ({"policy": {"name": "ucb", "parameters": {"exploration": [1]}}}, "parameters must be"),
+        ({"policy": {"name": "ucb", "function": "f", "module": "os"}}, "unknown field 'function'"),
+    ],
+)
+def test_an_invalid_agent_is_rejected_and_not_created(memory, service, change, sentence):
+    store = str(memory / "shop.db")
+    kibitz.agent(store, "checkout", arms=["blue", "green"], rewards="bernoulli").close()
+    running = service(store)
+    answer = running.send("POST", "/v1/agents", {**NEW_AGENT, **change})
+    assert sentence in get_message(answer, 422)
+    assert running.send("GET", "/v1/agents")[2] == {"agents": ["checkout"], "more": False}
+
+
+def test_agents_are_listed_in_pages(service_of):
+    names = sorted(["checkout", *(f"agent-{n}" for n in range(7))])
+    for name in names:
+        if name != "checkout":
+            create(service_of, name=name)
+    listed, after, has_more = [], "", True
+    while has_more:
+        answer = service_of.send("GET", f"/v1/agents?limit=3&after={after}")[2]
+        assert len(answer["agents"]) <= 3
+        listed += answer["agents"]
+        after, has_more = listed[-1], answer["more"]
+    assert listed == names
+    assert service_of.send("GET", "/v1/agents")[2] == {"agents": names, "more": False}
+    for limit in (0, 1001, "x"):
+        get_message(service_of.send("GET", f"/v1/agents?limit={limit}"), 422)
+    token = auth.create_token(service_of.app.state.store, "read", "agent-5")
+    service_of.app.state.tokens._read_at = -10.0
+    answer = service_of.send("GET", "/v1/agents?limit=1", token=token)[2]
+    assert answer == {"agents": ["agent-5"], "more": False}
+
+
+def test_only_an_admin_of_all_agents_creates_agents(service_of):
+    store = service_of.app.state.store
+    tokens = {
+        role: auth.create_token(store, role, name)
+        for role, name in (("play", None), ("admin", "checkout"))
+    }
+    admin = auth.create_token(store, "admin")
+    assert get_message(service_of.send("POST", "/v1/agents", NEW_AGENT, tokens["play"]), 403)
+    answer = service_of.send("POST", "/v1/agents", NEW_AGENT, tokens["admin"])
+    assert "admin token for all agents" in get_message(answer, 403)
+    assert get_message(service_of.send("DELETE", "/v1/agents/checkout", token=tokens["play"]), 403)
+    assert service_of.send("POST", "/v1/agents", NEW_AGENT, admin)[0] == 201
+    assert get_message(service_of.send("DELETE", PATH, token=tokens["admin"]), 403)
+
+
+def test_a_deleted_agent_leaves_no_rows_and_its_tokens_are_revoked(service_of, url):
+    create(service_of)
+    store = service_of.app.state.store
+    service_of.send("POST", f"{PATH}/ask", {"key": "visitor-1"})
+    service_of.send("POST", f"{PATH}/tell", {"key": "visitor-1", "reward": 1})
+    bound, other = (auth.create_token(store, "play", name) for name in ("banner", "checkout"))
+    admin = auth.create_token(store, "admin")
+    service_of.app.state.tokens._read_at = -10.0
+    assert service_of.send("DELETE", PATH, token=admin)[2] == {"result": "deleted"}
+    get_message(service_of.send("DELETE", PATH, token=admin), 404)
+    get_message(service_of.send("POST", f"{PATH}/ask", token=admin), 404)
+    service_of.app.state.tokens._read_at = -10.0
+    assert service_of.send("POST", f"{PATH}/ask", token=bound)[0] == 401
+    assert service_of.send("POST", "/v1/agents/checkout/ask", token=other)[0] == 200
+    tables = store.read(
+        lambda database: {
+            table: database.rows(f"select count(*) from {table}")[0][0]
+            for table in ("agents", "arms", "decisions", "events")
+        }
+    )
+    assert tables == {"agents": 1, "arms": 2, "decisions": 1, "events": 3}
+    with kibitz.agent(url, "checkout") as agent:
+        assert agent.check() == []
+
+
+def test_an_agent_that_another_process_created_again_is_opened_again(service_of, service, url):
+    """Both agents have the same arguments and the same number of events, but different rewards."""
+    other = service(url)
+    for reward in (1, 0):
+        create(service_of)
+        for key in ("a", "b"):
+            service_of.send("POST", f"{PATH}/ask", {"key": key})
+            service_of.send("POST", f"{PATH}/tell", {"key": key, "reward": reward})
+        for path in (PATH, f"{PATH}/config", f"{PATH}/verdict"):
+            assert other.send("GET", path)[0] == 200
+        assert other.send("POST", f"{PATH}/ask", {"key": "c"})[2]["id"] == 3
+        arms = other.send("GET", PATH)[2]["arms"]
+        assert [arm["mean"] for arm in arms] == [reward, reward]
+        with kibitz.agent(url, "banner") as agent:
+            assert agent.check() == []
+            assert service_of.send("DELETE", PATH)[0] == 200
+            with pytest.raises(kibitz.UnknownAgent, match="agent 'banner' does not exist"):
+                agent.ask()
+            if reward == 1:
+                create(service_of)
+                with pytest.raises(kibitz.UnknownAgent, match="was deleted and created again"):
+                    agent.ask()
+                with pytest.raises(kibitz.UnknownAgent, match="was deleted and created again"):
+                    agent.report()
+                service_of.send("DELETE", PATH)
+
+
+def test_a_stream_of_a_deleted_agent_ends(memory, serve_store):
+    import http.client
+
+    store = str(memory / "shop.db")
+    kibitz.agent(store, "banner", arms=["old", "new"], rewards="bernoulli").close()
+    with serve_store(store) as address:
+        host = address.removeprefix("http://")
+        stream = http.client.HTTPConnection(host, timeout=20)
+        stream.request("GET", f"{PATH}/events", headers={"Accept": "text/event-stream"})
+        response = stream.getresponse()
+        assert b"retry" in response.readline()
+        connection = http.client.HTTPConnection(host, timeout=20)
+        connection.request("DELETE", PATH)
+        assert connection.getresponse().read() == b'{"result":"deleted"}'
+        connection.request("POST", "/v1/agents", json.dumps(NEW_AGENT))
+        connection.getresponse().read()
+        for _ in range(3):
+            connection.request("POST", f"{PATH}/ask")
+            connection.getresponse().read()
+        assert b"pull" in response.read(400)  # the log of the new agent, which has more events
+        stream.close()
+        connection.close()
+
+
+# -------------------------------------------------------------------------------------- import
+
+CSV = "arm,reward,key\nblue,1,visitor-1\ngreen,0,visitor-2\nblue,1.0,visitor-3\n"
+EXCEL = b"\xef\xbb\xbf" + CSV.replace("\n", "\r\n").encode()
+LINES = "\n".join(
+    json.dumps({"arm": arm, "reward": reward, "key": key})
+    for arm, reward, key in (("blue", 1, "visitor-1"), ("green", 0.0, "visitor-4"))
+)
+
+
+def send_history(service, content, media_type, **headers):
+    path = "/v1/agents/checkout/import"
+    content = content if isinstance(content, bytes) else content.encode()
+    return service.send("POST", path, content, content_type=media_type, **headers)
+
+
+def test_a_history_is_imported_once_from_csv_and_json_lines(service_of, url):
+    for content, media_type, result in (
+        (CSV, "text/csv", {"counted": 3, "duplicates": 0}),
+        (CSV, "text/csv; charset=utf-8", {"counted": 0, "duplicates": 3}),
+        (LINES, "application/x-ndjson", {"counted": 1, "duplicates": 1}),
+        (EXCEL, "text/csv", {"counted": 0, "duplicates": 3}),
+        ("arm,reward,key\n", "text/csv", {"counted": 0, "duplicates": 0}),
+    ):  # fmt: skip
+        assert send_history(service_of, content, media_type)[::2] == (200, result)
+    with kibitz.agent(url, "checkout") as agent:
+        assert [(arm.n_looks, arm.look_sum) for arm in agent.arms()] == [(2, 2.0), (2, 0.0)]
+        assert agent.check() == []
+
+
+def test_the_examples_of_openapi_can_be_imported(service_of):
+    paths = service_of.send("GET", "/openapi.json")[2]["paths"]
+    description = paths["/v1/agents/{name}/import"]["post"]
+    contents = description["requestBody"]["content"]
+    assert set(contents) == {"text/csv", "application/x-ndjson"}
+    answers = [
+        send_history(service_of, content["example"], media_type)
+        for media_type, content in contents.items()
+    ]
+    assert [answer[2] for answer in answers] == [
+        description["responses"]["200"]["content"]["application/json"]["example"],
+        {"counted": 1, "duplicates": 0},
+    ]
+    delete = paths["/v1/agents/{name}"]["delete"]["responses"]["200"]["content"]
+    answer = service_of.send("DELETE", "/v1/agents/checkout")
+    assert answer[2] == delete["application/json"]["example"]
+
+
+def test_a_long_history_leaves_room_for_other_requests(service_of, url):
+    rows = [f"{('blue', 'green')[n % 2]},{n % 2},visitor-{n}" for n in range(5_000)]
+    content = "\n".join(["arm,reward,key", *rows])
+
+    async def send_all():
+        path, asks = "/v1/agents/checkout", []
+        import_task = asyncio.ensure_future(
+            service_of.call("POST", f"{path}/import", content.encode(), content_type="text/csv")
+        )
+        while not import_task.done():
+            asks.append(await service_of.call("POST", f"{path}/ask"))
+        return await import_task, asks
+
+    answer, asks = service_of.loop.run_until_complete(send_all())
+    assert answer[2] == {"counted": 5_000, "duplicates": 0}
+    assert len(asks) >= 3
+    with kibitz.agent(url, "checkout") as agent:
+        assert sum(arm.n_looks for arm in agent.arms()) == 5_000
+        assert agent.check() == []
+
+
+@pytest.mark.parametrize(
+    ("content", "file_format", "sentence"),
+    [
+        ("", "csv", "the first line must name the columns arm,reward,key, got ''"),
+        ("arm,reward\nblue,1", "csv", "the first line must name the columns"),
+        ("arm,reward,key,at\nblue,1,a,2", "csv", "the first line must name the columns"),
+        ("arm,reward,key\nblue,1", "csv", "line 2 must have the fields arm, reward, key"),
+        ("arm,reward,key\nblue,1,a,b", "csv", "line 2 must have the fields arm, reward, key"),
+        ("arm,reward,key\nblue,x,a", "csv", "line 2: reward must be a number, got 'x'"),
+        ("arm,reward,key\nblue,1,", "csv", "line 2: arm and key must be texts"),
+        ('arm,reward,key\n"blue,1,a', "csv", "line 2 is not valid CSV"),
+        ("arm,reward,key\nblue,1,a\nblue,1,a", "csv", "lines 2 and 3 have the same key"),
+        ('{"arm": "blue"', "jsonl", "line 1 is not valid JSON"),
+        ('{"arm": "blue", "reward": 1}', "jsonl", "line 1 must have the fields arm, reward, key"),
+        ('\n[1]', "jsonl", "line 2 must have the fields arm, reward, key"),
+        ('{"arm": "blue", "reward": true, "key": "a"}', "jsonl", "line 1: reward must be a number"),
+        ('{"arm": "blue", "reward": 1, "key": null}', "jsonl", "line 1 must have the fields"),
+        ('{"arm": "blue", "reward": 1, "key": 7}', "jsonl", "line 1: arm and key must be texts"),
+        ("[" * 100_000, "jsonl", "line 1 is not valid JSON"),
+    ],
+)  # fmt: skip
+def test_an_invalid_history_names_the_line(content, file_format, sentence):
+    with pytest.raises(ValueError) as error:
+        parse_history(content, file_format)
+    assert sentence in str(error.value)
+
+
+def test_an_invalid_import_is_rejected(service_of, url):
+    for content, media_type, status, sentence in (
+        (CSV, "application/json", 415, "content-type must be text/csv or application/x-ndjson"),
+        (CSV, None, 415, "content-type must be text/csv"),
+        (b"\xff", "text/csv", 422, "body must be UTF-8"),
+        (b"x" * (8 * 1024 * 1024 + 1), "text/csv", 413, "body is larger than 8388608 bytes"),
+        (CSV.replace("blue", "pink"), "text/csv", 422, "arm must be one of 'blue', 'green'"),
+        (CSV.replace(",1,", ",nan,"), "text/csv", 422, "reward must be a finite number"),
+        (CSV.replace(",1,", ",2,"), "text/csv", 422, "reward must be 0 or 1"),
+    ):
+        assert sentence in get_message(send_history(service_of, content, media_type), status)
+    assert send_history(service_of, CSV, "text/csv")[0] == 200
+    answer = send_history(service_of, CSV.replace("1.0", "0"), "text/csv")
+    assert "key 'visitor-3' was already used" in get_message(answer, 409)
+    with kibitz.agent(url, "checkout") as agent:
+        assert sum(arm.n_looks for arm in agent.arms()) == 3
+
+
+def test_one_more_argument_of_an_agent_is_one_more_line():
+    """The fields of a new agent are the arguments of `kibitz.agent`, without the store."""
+    import inspect
+
+    arguments = set(inspect.signature(kibitz.agent).parameters) - {"url"}
+    assert arguments == set(schemas.NewAgent.__struct_fields__)

@@ -8,9 +8,9 @@
   which returns one run stage by stage.
 - Evaluation: `compare` (paired differences and tests), `league`, and figures (`kibitz.plot`).
 - Theory: `kibitz.bounds`, `plan` (how much looks are worth), `bayes_optimal`.
-- Live traffic: `agent`, `Client` and `AsyncClient` for agents behind an HTTP service, `rehearse`, which
-  tests an agent on simulated traffic, and `evaluate`, which estimates what another policy would have
-  earned.
+- Live traffic: `agent`, `Client` and `AsyncClient` for agents behind an HTTP service, `rehearse`,
+  which tests an agent on simulated traffic, and `evaluate`, which estimates what another policy would
+  have earned.
 """
 
 import sys

@@ -177,6 +177,14 @@ class AsyncClient:
         """
         return str(await self._call("declare_rewards", rewards))
 
+    async def erase(self, key: str | Sequence[str]) -> list[str]:
+        """Remove a visitor's keys from the store; return "erased" or "unknown" for each key.
+
+        This needs a token with the role `admin`. See `Agent.erase`.
+        """
+        results: list[str] = await self._call("erase", key)
+        return results
+
     async def report(self, delta: float = 0.05) -> "xarray.Dataset":
         """Return means, confidence sequences, regret and warnings; see `Agent.report`."""
         report: xarray.Dataset = await self._call("report", delta)

@@ -171,7 +171,7 @@ class Client:
 
         This needs a token with the role `admin`. See `Agent.erase`.
         """
-        results: list[str] = self._post("erase", {"key": key})["results"]
+        results: list[str] = self._send(self._requests.erase(key))
         return results
 
     def verdict(self, delta: float = 0.05, tolerance: float = 0.0) -> "Verdict":

@@ -128,6 +128,9 @@ class Requests:
     def declare_rewards(self, rewards: str) -> Request:
         return self._post("rewards", {"rewards": rewards})
 
+    def erase(self, key: str | Sequence[str]) -> Request:
+        return self._post("erase", {"key": key}, _parse_erased)
+
     def report(self, delta: float) -> Request:
         def parse(content: bytes) -> Any:
             from kibitz.live.agent.report import from_plain
@@ -210,6 +213,11 @@ def _parse_result(content: bytes) -> str:
 
 def _parse_results(content: bytes) -> list[str]:
     return [str(answer["result"]) for answer in json.loads(content)]
+
+
+def _parse_erased(content: bytes) -> list[str]:
+    results: list[str] = json.loads(content)["results"]
+    return results
 
 
 def _ignore(content: bytes) -> None:

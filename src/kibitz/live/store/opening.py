@@ -47,6 +47,11 @@ class OpeningStore:
         return self._get().locks
 
     @property
+    def found_version(self) -> int:
+        """The schema that the store had before it was migrated."""
+        return self._get().found_version
+
+    @property
     def n_retries(self) -> int:
         """The number of transactions that were run again after the connection was lost."""
         return 0 if self._store is None else self._store.n_retries
@@ -58,6 +63,10 @@ class OpeningStore:
     def write(self, work: Callable[[Database], T]) -> T:
         """Run `work` in a transaction; return its result after the commit."""
         return self._get().write(work)
+
+    def purge(self) -> None:
+        """Rewrite the store so that no deleted data is left in it."""
+        self._get().purge()
 
     def measure_size(self) -> int:
         """Return the size of the store in bytes."""

@@ -132,10 +132,12 @@ class Store(Protocol):
 
     url: str
     display_url: str  # the address without a password, for messages
-    found_version: int  # the schema that the store had before it was migrated
 
     @property
     def locks(self) -> tuple[threading.RLock, threading.RLock]: ...  # of the writer, of the reader
+
+    @property
+    def found_version(self) -> int: ...  # the schema that the store had before it was migrated
 
     @property
     def n_retries(self) -> int: ...  # transactions that were run again after a lost connection

@@ -42,9 +42,10 @@ class OptionError(typer.BadParameter):
 # -------------------------------------------------------------------------------------- options
 
 
-def number(flag: str, help: str, panel: str | None = None) -> Any:
+def number(flag: str, help: str, panel: str | None = None, *, alias: str = "") -> Any:
     """Return an option that takes a number."""
-    return _option([flag], lambda word: parse_number(word, flag), "NUMBER", help, panel)
+    flags = [flag, alias] if alias else [flag]
+    return _option(flags, lambda word: parse_number(word, flag), "NUMBER", help, panel)
 
 
 def numbers(flag: str, help: str, panel: str | None = None) -> Any:
@@ -100,6 +101,16 @@ def policy(help: str, panel: str | None = PROBLEM) -> Any:
         rich_help_panel=panel,
         autocompletion=_make_completer(names),
     )
+
+
+def graph() -> Any:
+    """Return the option --graph, which takes a name or a file."""
+    help_text = (
+        "What a pull shows of other arms: star:3 (arm 3 shows and is shown), ring, cliques:3, "
+        "complete, erdos:0.1 (each other arm with probability 0.1), or a file: .npz, or CSV with a "
+        "matrix or with edges i,j[,probability]"
+    )
+    return text("--graph", "NAME|FILE", help_text, LOOKS)
 
 
 def weights(help: str, panel: str | None = LOOKS) -> Any:

@@ -40,6 +40,7 @@ REFERENCES = {
     "kl_ucb": reference.KLUCB,
     "thompson": reference.Thompson,
     "kibitzer": reference.Kibitzer,
+    "scout": reference.Scout,
 }
 
 

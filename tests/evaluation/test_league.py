@@ -195,7 +195,7 @@ def test_problems_are_random_reproducible_and_of_three_kinds():
 
 def test_entrants_include_all_policies():
     labels = entrants()
-    assert {policy.name for policy in labels.values()} == set(POLICIES) - {"ucb"}
+    assert {policy.name for policy in labels.values()} == set(POLICIES) - {"ucb", "scout"}
     assert {"moss_anytime:exploration=2", "etc_ocucb:all_info=True"} <= set(labels)
 
 

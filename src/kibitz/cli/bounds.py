@@ -160,8 +160,8 @@ def print_graph_bounds(data: dict[str, Any], graph: str) -> None:
     if not data["upper"]:
         arms = " ".join(map(str, setting["arms_without_loop"]))
         printer.text(
-            "There is no upper bound: the regret of UCB is linear if a pull can hide its own reward, "
-            f"as pulls of these arms do: {arms}."
+            "There is no upper bound: UCB cannot play if pulls never show their own reward, as pulls "
+            f"of these arms: {arms}."
         )
         return
     rows = []

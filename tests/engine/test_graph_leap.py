@@ -14,7 +14,8 @@ from leap_trials import ANY_HISTORY, BLOCKS, BROKEN_BLOCKS, compile_trials, play
 from scipy import stats
 
 import kibitz as kb
-from kibitz.engine.leap import can_leap
+from kibitz.engine.environment import make_graph, make_looks
+from kibitz.engine.leap import can_leap, draw_rare_edges, draw_rare_show
 from kibitz.model.graphs import load_graph
 
 pytestmark = [
@@ -138,3 +139,41 @@ def test_which_policies_leap_on_a_graph():
         assert can_leap(policy, problem, feedback)
     for policy in (kb.thompson(), kb.scout(), kb.max_n(kb.ucb()), kb.etc(), kb.etc_ocucb()):
         assert not can_leap(policy, problem, feedback)
+
+
+def test_rare_shows_do_not_prevent_leaps():
+    """The best arm is shown about once in a million pulls; a block ends at each of these shows."""
+    problem = kb.gaussian(np.linspace(1, 0, 10))
+    feedback = kb.graph(load_graph("erdos:1e-6", 10))
+    start = time.process_time()
+    data = kb.simulate(problem, feedback, kb.ucb(2), horizon=10**9, runs=4, seed=2, threads=1)
+    assert (time.process_time() - start) / 4 < 1
+    assert (data.error > 0).all()
+
+
+@pytest.mark.parametrize("n_stages", [1, 100])
+def test_rare_edges_have_their_conditional_distribution(n_stages):
+    """Compare with Bernoulli variables given that one of them is 1; 1e-5 false alarms."""
+    probabilities = [0.3, 0.0, 0.009, 0.004, 1.0, 0.006]
+    graph = make_graph(kb.graph([probabilities] * 6, loops=True).shows, 6)
+    looks = make_looks(kb.bandit(), np.zeros(6), 10)
+    is_rare_edge = [0 < p * n_stages < 1 for p in probabilities[1:]]
+    rng, n = np.random.default_rng(4), 4000
+    counts, both = np.zeros(6), 0
+    for _ in range(n):
+        shown = np.zeros(6, np.int64)
+        draw_rare_edges(looks, graph, 0, n_stages, rng, shown)
+        assert shown.sum() >= 1
+        counts += shown
+        both += int(shown[2] and shown[5])
+    rare = [p for p, is_rare in zip(probabilities[1:], is_rare_edge, strict=True) if is_rare]
+    any_shown = 1 - np.prod([1 - p for p in rare])
+    for arm, (p, is_rare) in enumerate(zip(probabilities[1:], is_rare_edge, strict=True), 1):
+        if is_rare:
+            assert stats.binomtest(int(counts[arm]), n, p / any_shown).pvalue > 1e-5
+        else:
+            assert counts[arm] == 0
+    assert stats.binomtest(both, n, 0.009 * 0.006 / any_shown).pvalue > 1e-5
+    waits = [draw_rare_show(looks, graph, 0, n_stages, rng) for _ in range(n)]
+    mean_wait = 1 / any_shown
+    assert abs(np.mean(waits) - mean_wait) < 5 * mean_wait / np.sqrt(n)

@@ -57,9 +57,11 @@ kibitz trace --policy ucb --means 2,1.8,0.5 --observer active --rate 0.3 \\
         "for what each experiment simulates.",
     ),
     "bounds": Extra(
-        "kibitz bounds --means 2,1.8,0.5,0.2 --rate 0.001 --horizon 10000\n",
+        "kibitz bounds --means 2,1.8,0.5,0.2 --rate 0.001 --horizon 10000\n"
+        "kibitz bounds --means 2,1.8,1.5,1,0.5 --graph star:2 --horizon 1000000\n",
         "A lower bound of 0 and an upper bound of infinity say nothing; such a bound is "
-        "called vacuous. See [Bounds](../bounds.md) for the Python functions.",
+        "called vacuous. With `--graph`, the bounds are for a [graph](../model.md#graphs). See "
+        "[Bounds](../bounds.md) for the Python functions.",
     ),
     "plan": Extra(
         "kibitz plan --horizon 100000 --baseline 5% --lift 1% --arms 5\n",

@@ -37,7 +37,7 @@ ALLOWED_IMPORTS = {  # package: the packages of kibitz and the libraries that it
     "_files": ([], []),
     "_netcdf": ([], RESULT_LIBRARIES),
     "_progress": ([], ["IPython"]),
-    "model": ([], []),
+    "model": ([], ["scipy"]),  # sparse matrices, imported where a graph is read
     "policies": ([], []),
     "engine": (["model", "policies"], ["llvmlite", "numba", "platformdirs"]),
     "simulation": (["engine", "model", "policies"], ["numba", "zarr", *RESULT_LIBRARIES]),

@@ -483,8 +483,8 @@ def test_free_exploration_agrees_with_a_sum_stage_by_stage(q, look_rate):
         chances = np.minimum(chances, binom.cdf(needs - 1, t - 1, look_rate))
     chances = np.minimum(chances, 1)
     expected = (needs - 1 + np.append(np.cumsum(chances[::-1])[::-1][1:], 0)).min()
-    arguments = (np.array([1, q, q]), np.full(3, look_rate), slopes, horizon, power, max_seen)
-    bound = _graph.bound_free_exploration(*arguments)[1]
+    arguments = (np.array([1, q, q]), np.full(3, look_rate), slopes, np.ones(3))
+    bound = _graph.bound_free_exploration(*arguments, horizon, power, max_seen)[1]
     assert expected <= bound <= 1.06 * expected
 
 
@@ -526,6 +526,19 @@ def test_ucb_graph_is_below_the_bound_without_a_graph():
     assert (details.total <= details.terms.sum(axis=-1) * (1 + 1e-12)).all()
 
 
+def test_ucb_needs_more_pulls_of_an_arm_that_hides_its_reward():
+    sure, hidden = np.eye(3), np.diag([0.1, 1, 0.25])
+    gaps = np.array([0, 0.5, 1])
+    terms = [upper.ucb_graph(gaps, q, 10**6, details=True).terms for q in (sure, hidden)]
+    n_exploring = math.ceil(24 * math.log(10**6))
+    assert terms[1][1] == terms[0][1]  # hidden rewards of the best arm do not matter
+    assert terms[1][2] - terms[0][2] == pytest.approx(3 * n_exploring)
+    clique, loops = np.ones((4, 4)), np.eye(4)
+    clique[3, 3] = loops[3, 3] = 0.5
+    gaps = [0, 0.5, 0.5, 1]
+    assert upper.ucb_graph(gaps, clique, 10**6) < 0.7 * upper.ucb_graph(gaps, loops, 10**6)
+
+
 def test_ucb_graph_of_a_problem():
     feedback = graph(make_star(0), looks=passive(0.01))
     problem = gaussian(2 - STAR_GAPS)
@@ -534,8 +547,8 @@ def test_ucb_graph_of_a_problem():
     scaled = upper.ucb_graph(gaussian(6 - 3 * STAR_GAPS, sd=3), graph(make_star(0)), 10**4)
     assert scaled == pytest.approx(3 * upper.ucb_graph(STAR_GAPS, make_star(0), 10**4))
     assert upper.ucb_graph(bernoulli([0.5, 0.2]), full(), 100) < 50
-    with pytest.raises(ValueError, match=r"^shows must be 1 on the diagonal for UCB, which needs"):
-        upper.ucb_graph([0, 1], [[1, 1], [1, 0.5]], 100)
+    with pytest.raises(ValueError, match=r"^shows must be positive on the diagonal for UCB, which"):
+        upper.ucb_graph([0, 1], [[1, 1], [1, 0]], 100)
     with pytest.raises(ValueError, match=r"^feedback must be passive for this bound"):
         upper.ucb_graph(problem, graph(np.eye(5), looks=active(0.1)), 100)
 
@@ -567,7 +580,7 @@ def test_five_thousand_arms():
 def simulate_ucb(gaps, shows, horizon, runs, seed):
     """Return the mean regret of UCB on a graph and its standard error; slow and simple."""
     rng = np.random.default_rng(seed)
-    n_arms, rows = gaps.size, np.arange(runs)
+    n_arms = gaps.size
     counts, sums, regret = np.zeros((runs, n_arms)), np.zeros((runs, n_arms)), np.zeros(runs)
     for stage in range(1, horizon + 1):
         safe_counts = np.maximum(counts, 1)
@@ -575,7 +588,6 @@ def simulate_ucb(gaps, shows, horizon, runs, seed):
         arms = np.where(counts == 0, np.inf, index).argmax(axis=1)
         regret += gaps[arms]
         is_shown = rng.random((runs, n_arms)) < shows[arms]
-        is_shown[rows, arms] = True
         counts += is_shown
         sums += is_shown * (rng.normal(size=(runs, n_arms)) - gaps)
     return regret.mean(), regret.std(ddof=1) / math.sqrt(runs)
@@ -584,8 +596,8 @@ def simulate_ucb(gaps, shows, horizon, runs, seed):
 @pytest.mark.parametrize(
     "shows",
     [make_star(0), make_star(4), make_cliques(5, 2), np.ones((5, 5)),
-     np.full((5, 5), 0.2) + 0.8 * np.eye(5)],
-    ids=["best hub", "worst hub", "cliques", "complete", "redrawn"],
+     np.full((5, 5), 0.2) + 0.8 * np.eye(5), 0.3 * np.eye(5)],
+    ids=["best hub", "worst hub", "cliques", "complete", "redrawn", "hidden rewards"],
 )  # fmt: skip
 def test_regret_of_ucb_is_between_its_bounds(shows):
     """The mean regret violates a valid bound by five standard errors with probability 3·10⁻⁷."""

@@ -1,16 +1,18 @@
 """Tests that the simulated regret of a policy is between its lower and its upper bounds.
 
 If a bound holds, the mean regret violates it by more than five standard errors with probability
-about 3·10⁻⁷. There are some 40 comparisons, so with a random seed a test would fail with probability
+about 3·10⁻⁷. There are some 60 comparisons, so with a random seed a test would fail with probability
 about 10⁻⁵. The seed is fixed.
 """
 
 import math
 
+import numpy as np
 import pytest
 
-from kibitz import active, bandit, ftl_robin, gaussian, passive, simulate, ucb
+from kibitz import active, bandit, ftl_robin, gaussian, graph, passive, scout, simulate, ucb
 from kibitz.bounds import complexity, lower, upper
+from kibitz.model.graphs import load_graph
 
 pytestmark = pytest.mark.slow
 
@@ -90,3 +92,42 @@ def test_d22_the_example_has_about_twice_the_regret_that_the_printed_period_give
     assert mean <= correct_bound + MAX_STANDARD_ERRORS * error
     assert mean >= 1.4 * correct_bound / 2 - MAX_STANDARD_ERRORS * error
     assert mean == pytest.approx(15.1, abs=0.5 + MAX_STANDARD_ERRORS * error)
+
+
+MEANS_ON_GRAPH = [2, 1.8, 1.5, 1, 0.5]
+
+
+@pytest.mark.parametrize("name", ["star:0", "star:4", "ring", "cliques:2", "complete", "erdos:0.01"])
+@pytest.mark.parametrize("rate", [0.0, 0.01])
+def test_ucb_on_a_graph_is_between_its_bounds(name, rate):
+    problem, horizon = gaussian(MEANS_ON_GRAPH), 10**5
+    feedback = graph(load_graph(name, 5), looks=passive(rate) if rate else None)
+    mean, error = mean_and_error(problem, feedback, ucb(), horizon)
+    bound = lower.graph_multi_period(problem, feedback, horizon, **PROVED_CONSTANTS)
+    assert mean >= bound - MAX_STANDARD_ERRORS * error
+    bounds = upper.ucb_graph(problem, feedback, [horizon]), upper.ucb_graph(problem, feedback)
+    assert mean <= float(bounds[0][0]) + MAX_STANDARD_ERRORS * error
+    assert mean <= bounds[1] + MAX_STANDARD_ERRORS * error
+
+
+def test_a_lower_bound_on_a_graph_is_positive():
+    """Algorithms with C = 8 are the class of the default; UCB itself has C = 24."""
+    problem, feedback = gaussian(MEANS_ON_GRAPH), graph(load_graph("star:4", 5))
+    assert lower.graph_multi_period(problem, feedback, 10**5) > 1
+    mean, error = mean_and_error(problem, feedback, ucb(), 10**5)
+    assert mean >= lower.graph_multi_period(problem, feedback, 10**5) - MAX_STANDARD_ERRORS * error
+
+
+def test_regret_of_scout_on_a_hidden_star_is_above_the_worst_case():
+    """Two leaves hide their rewards, and the bound holds for the worst order of the two leaves."""
+    shows, horizon = np.zeros((3, 3)), 10**4
+    shows[2] = 1
+    bound = lower.graph_worst_case(shows, horizon)
+    difference = (4 * math.sqrt(math.e) / horizon) ** (1 / 3)
+    regrets = [
+        mean_and_error(gaussian([*leaves, -1]), graph(shows), scout(), horizon)
+        for leaves in ([0, -difference], [-difference, 0])
+    ]
+    worst_mean, error = max(regrets)
+    assert worst_mean >= bound - MAX_STANDARD_ERRORS * error
+    assert worst_mean <= 20 * bound

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from kibitz import passive
-from kibitz.bounds import lower, onset, summary, upper
+from kibitz import active, full, gaussian, graph, passive
+from kibitz.bounds import complexity, lower, onset, summary, upper
 from kibitz.bounds._checks import check_weights
 from kibitz.cli import main
 
@@ -311,3 +311,29 @@ def test_every_bound_takes_weights_by_name(name):
     )
     assert upper.ucb_sharp(gaps, 0.1, name, 10**4) == upper.ucb_sharp(gaps, 0.1, p, 10**4)
     assert p == pytest.approx(passive(0.1, name).static_weights(gaps))
+
+
+def test_summary_of_a_graph_holds_the_bounds_on_the_graph():
+    problem = gaussian(FIVE_MEANS)
+    shows = np.eye(5)
+    shows[4] = 1
+    data = summary(problem, graph(shows, looks=passive(1e-6)), 10**6)
+    assert data == summary(FIVE_MEANS, 1e-6, "uniform", 10**6, shows=shows)
+    assert not any(isinstance(x, float) and math.isnan(x) for x in list_numbers(data))
+    json.dumps(data)
+    feedback = graph(shows)
+    data = summary(problem, feedback, 10**6)
+    assert data["graph"]["constant"] == complexity.graph(problem, feedback).constant
+    assert data["graph"]["free_arms"] == [0]
+    lower_bounds = data["lower"]["graph"]
+    assert lower_bounds["fixed_stage"] == lower.graph_fixed_stage(problem, feedback, 10**6) > 0
+    assert lower_bounds["multi_period"] == lower.graph_multi_period(problem, feedback, 10**6)
+    assert "worst_case" not in lower_bounds
+    assert data["upper"]["ucb_graph"] == upper.ucb_graph(problem, feedback, 10**6)
+    assert data["upper"]["ucb_graph_all_horizons"] == math.inf
+    assert summary(problem, graph(shows, looks=active(0.1)), 10**6)["upper"] == {}
+
+
+def test_summary_of_full_feedback_raises():
+    with pytest.raises(ValueError, match=r"^feedback must be a model with one free look per arrival"):
+        summary(gaussian(FIVE_MEANS), full(), 100)

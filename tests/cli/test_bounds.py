@@ -7,8 +7,9 @@ import sys
 
 import pytest
 
-from kibitz.bounds import lower, upper
+from kibitz.bounds import complexity, lower, upper
 from kibitz.cli.output import format_number
+from kibitz.model.graphs import load_graph
 
 pytestmark = pytest.mark.slow
 
@@ -150,3 +151,63 @@ def test_no_bound_is_nan_at_the_edges(kibitz):
             value = get_entry(json.loads(out), key)
             for number in value if isinstance(value, list) else [value]:
                 assert not math.isnan(float(number))
+
+
+FIVE_ARMS = ("--means", "2,1.8,1.5,1,0.5")
+
+
+def test_graph_prints_the_regime_and_the_bounds(kibitz):
+    code, out, _ = kibitz("bounds", *FIVE_ARMS, "--graph", "star:0")
+    assert code == 0
+    assert "regime: bounded" in out
+    assert "free arms, which an optimal arm shows: 0 1 2 3 4" in out
+    code, out, _ = kibitz("bounds", *FIVE_ARMS, "--graph", "star:4", "--horizon", "1e6")
+    assert code == 0
+    assert "regime: logarithmic" in out
+    assert "C* = 15.6" in out
+    assert "UCB, all horizons" in out
+
+
+def test_graph_in_a_file_without_loops(kibitz, tmp_path):
+    file = tmp_path / "edges.csv"
+    file.write_text("2,0\n2,1\n2,2\n")
+    args = ("--means", "1,0.7,0", "--graph", str(file))
+    code, out, _ = kibitz("bounds", *args)
+    assert code == 0
+    assert "regime: T^(2/3)" in out
+    assert "There is no upper bound" in out
+    assert "worst case" in out
+    data = json.loads(kibitz("bounds", *args, "--json")[1])
+    assert data["graph"]["constant"] == pytest.approx(4 / 0.3**2)
+    assert data["setting"]["arms_without_loop"] == [0, 1]
+    assert get_entry(data, "lower.graph.worst_case") == pytest.approx(
+        0.14218 * 1e4 ** (2 / 3), rel=1e-4
+    )
+    assert data["upper"] == {}
+
+
+def test_json_of_a_graph_holds_the_numbers_of_the_library(kibitz):
+    args = (*FIVE_ARMS, "--graph", "cliques:2", "--look-rate", "1e-4", "--horizon", "1e6")
+    data = json.loads(kibitz("bounds", *args, "--C", "2", "--json")[1])
+    gaps, shows = complexity.gaps([2, 1.8, 1.5, 1, 0.5]), load_graph("cliques:2", 5)
+    looks = {"rate": 1e-4}
+    assert get_entry(data, "upper.ucb_graph") == pytest.approx(
+        upper.ucb_graph(gaps, shows, 10**6, **looks)
+    )
+    fixed_stage = lower.graph_fixed_stage(gaps, shows, 10**6, C=2, **looks)
+    assert get_entry(data, "lower.graph.fixed_stage") == pytest.approx(fixed_stage)
+    assert data["graph"]["regime"] == "bounded"
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (("--graph", "stra"), "--graph stra: there is no file or named graph 'stra'"),
+        (("--graph", "star:9"), "--graph star:9: star takes a whole number from 0 to 4"),
+        ((), "--rate is missing; use --rate 0.1, or --graph NAME"),
+    ],
+)
+def test_errors_name_the_graph_flag(kibitz, args, message):
+    code, _, error = kibitz("bounds", *FIVE_ARMS, *args)
+    assert code == 2
+    assert message in error

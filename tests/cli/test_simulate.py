@@ -66,6 +66,9 @@ def test_json_is_one_object_with_the_numbers_of_the_library(kibitz):
         ["--observer", "active", "--every", "5", "--looks", "2", "--paid"],
         ["--rewards", "bernoulli"],
         ["--sd", "1,2,0.5", "--threads", "1", "--engine", "step"],
+        ["--graph", "star:2"],
+        ["--graph", "ring", "--look-rate", "0.25"],
+        ["--graph", "erdos:0.1", "--observer", "active", "--every", "5", "--paid", "--looks", "2"],
     ],
 )
 def test_options_reach_the_library(kibitz, options):
@@ -73,7 +76,10 @@ def test_options_reach_the_library(kibitz, options):
     assert code == 0
     feedback = json.loads(output)["fingerprint"]["feedback"]
     if "--every" in options:
-        assert feedback["rate"]["every"] == int(options[3])
+        assert feedback["rate"]["every"] == int(options[options.index("--every") + 1])
+    if "--look-rate" in options:
+        assert (feedback["observer"], feedback["rate"]) == ("passive", 0.25)
+    assert ("graph" in feedback) == ("--graph" in options)
     if "--paid" in options:
         assert feedback["paid"]
         assert feedback["looks"] == 2
@@ -130,6 +136,11 @@ def test_out_and_plot_write_files(kibitz, tmp_path):
         ),
         (["--observer", "passive", "--rate", "1", "--weights", "x"], ["--weights", "'uniform'"]),
         (["--observer", "passive", "--rate", "1", "--weights", "1,x"], ["--weights", "'uniform'"]),
+        (["--graph", "cliqes:2"], ["--graph cliqes:2: there is no file", "did you mean 'cliques'"]),
+        (["--graph", "star:3"], ["--graph star:3: star takes a whole number from 0 to 2"]),
+        (["--graph", "ring", "--observer", "full"], ["--graph cannot be used with --observer full"]),
+        (["--policy", "max_n:scout"], ["--policy max_n:scout: policy must be an index policy"]),
+        (["--policy", "max_n:usb"], ["unknown policy 'usb'; did you mean 'ucb'?"]),
         (["--policy", "nope"], ["--policy", "unknown policy 'nope'", "one of ftl, "]),
         (["--policy", "usb"], ["unknown policy 'usb'; did you mean 'ucb'?"]),
         (["--policy", "ucb:x=1"], ["--policy ucb has no parameter 'x'", "exploration, ignore_looks"]),
@@ -281,3 +292,24 @@ def test_arms_prints_shares(kibitz):
     bandit = kibitz("simulate", *SHORT_RUN, "--policy", "ucb", "--arms")[1]
     assert "pulls" in bandit
     assert "looks" not in bandit  # a bandit has no looks
+
+
+def test_a_graph_in_a_file_is_simulated(kibitz, tmp_path):
+    (tmp_path / "edges.csv").write_text("i,j,probability\n0,0,1\n1,1,1\n2,2,1\n2,0,0.5\n2,1,1\n")
+    policies = ["--policy", "ucb", "--policy", "max_n:ucb"]
+    code, output, _ = kibitz(
+        "simulate", *SHORT_RUN, *policies, "--graph", tmp_path / "edges.csv", "--json"
+    )
+    assert code == 0
+    result = json.loads(output)
+    assert list(result["policies"]) == ["ucb", "max_n:ucb"]
+    edges = [[0, 0, 1.0], [1, 1, 1.0], [2, 0, 0.5], [2, 1, 1.0], [2, 2, 1.0]]
+    assert result["fingerprint"]["feedback"]["graph"] == {"arms": 3, "edges": edges}
+
+
+def test_an_index_policy_is_rejected_on_a_graph_without_self_loops(error_message, tmp_path):
+    (tmp_path / "edges.csv").write_text("0,1\n1,0\n1,2\n2,2\n")
+    graph = ["--graph", str(tmp_path / "edges.csv")]
+    message = error_message("simulate", *SHORT_RUN, "--policy", "ucb", *graph)
+    assert "a pull of arm 0 never shows its own reward" in message
+    assert "use scout()" in message

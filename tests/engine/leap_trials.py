@@ -28,6 +28,7 @@ from kibitz.engine.leap import (
     Certificate,
     binomial,
     cutoff,
+    is_rare,
     make_leap_functions,
     new_certificate,
     normal_quantile,
@@ -163,7 +164,8 @@ def compile_trials(policy: Policy, has_graph: bool = False) -> Any:
         has_wrong_pull, has_wrong_look = False, False
         if has_hold:
             current_hold = hold(params, state)
-        while stage <= last_stage and n_arrived < arrival_cutoff:
+        length, has_rare_show = last_stage - stage + 1, False
+        while stage <= last_stage and n_arrived < arrival_cutoff and not has_rare_show:
             trial_counts[STAGES] += 1
             has_wrong_pull = (
                 has_wrong_pull or pull(params, state, stage, streams.policy.rng) != pulled_arm
@@ -178,6 +180,7 @@ def compile_trials(policy: Policy, has_graph: bool = False) -> Any:
                 edge = next_shown(graph, pulled_arm, graph.offsets[pulled_arm], streams.shows)
                 while edge < graph.offsets[pulled_arm + 1]:
                     shown_arm = graph.arms[edge]
+                    has_rare_show |= is_rare(looks, graph.probabilities[edge], length)
                     reward = draw(arms, shown_arm, streams.shows)
                     state = show(params, state, stage, pulled_arm, shown_arm, 1, reward)
                     edge = next_shown(graph, pulled_arm, edge + 1, streams.shows)

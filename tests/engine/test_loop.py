@@ -44,6 +44,7 @@ REFERENCES = {
     "bayes_ucb": reference.BayesUCB,
     "top_two_thompson": reference.TopTwoThompson,
     "kibitzer": reference.Kibitzer,
+    "scout": reference.Scout,
 }
 
 

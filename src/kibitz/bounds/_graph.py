@@ -25,7 +25,8 @@ TINY = 1e-300  # replaces 0 in a quotient
 def check_shows(shows: Any, n_arms: int | None = None) -> "csr_array":
     """Return Q as a sparse matrix; raise ValueError unless Q has one probability per pair of arms.
 
-    Without `n_arms`, Q may have any number of arms from 2 on. Each probability must be 0 or from 1e-50 to 1. A sparse matrix is never made dense.
+    Without `n_arms`, Q may have any number of arms from 2 on. Each probability must be 0 or from
+    1e-50 to 1. A sparse matrix is never made dense.
     """
     from scipy.sparse import csr_array, issparse
 

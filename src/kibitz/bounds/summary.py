@@ -148,7 +148,7 @@ def _summarize_graph(
     if difficulty.regime in {"T^(2/3)", "linear"} and gaps.any():
         lower_bounds["worst_case"] = lower.graph_worst_case(matrix, horizon, gap=float(gaps.max()))
     upper_bounds = {}
-    if observer == "passive" and (matrix.diagonal() == 1).all():
+    if observer == "passive" and (matrix.diagonal() > 0).all():
         upper_bounds["ucb_graph"] = upper.ucb_graph(gaps, matrix, horizon, **looks)
         upper_bounds["ucb_graph_all_horizons"] = upper.ucb_graph(gaps, matrix, **looks)
     return {
@@ -159,7 +159,7 @@ def _summarize_graph(
             "weights": weights.tolist(),
             "observer": observer,
             "edges": int(matrix.nnz - np.count_nonzero(matrix.diagonal())),
-            "arms_without_loop": np.flatnonzero(matrix.diagonal() < 1).tolist(),
+            "arms_without_loop": np.flatnonzero(matrix.diagonal() == 0).tolist(),
             **constants,
         },
         "gaps": gaps.tolist(),

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 CONSTANTS = "Constants"  # title of a panel in the help
 EXAMPLES = """\
 kibitz bounds --means 2,1.8,0.5,0.2 --rate 0.001 --horizon 10000
-kibitz bounds --means 2,1.8,1.5,1,0.5 --graph star:2 --horizon 1e6
+kibitz bounds --means 2,1.8,1.5,1,0.5 --graph star:2 --horizon 1000000
 """
 
 
@@ -69,7 +69,7 @@ def bounds(
 
     if rate is None and not graph:
         raise OptionError("--rate is missing; use --rate 0.1, or --graph NAME")
-    shows = option.load_graph(graph, len(means)) if graph else None
+    shows = load_shows(graph, len(means)) if graph else None
     constants: dict[str, Any] = {
         name: value for name, value in {"C": C, "C_0": C_0}.items() if value is not None
     }
@@ -87,6 +87,16 @@ def bounds(
         print_graph_bounds(data, graph)
     else:
         print_bounds(data)
+
+
+def load_shows(source: str, n_arms: int) -> Any:
+    """Return the matrix of the graph that --graph describes."""
+    from kibitz.model.graphs import load_graph
+
+    try:
+        return load_graph(source, n_arms)
+    except ValueError as error:
+        raise OptionError(f"--graph {source}: {error}") from None
 
 
 def print_bounds(data: dict[str, Any]) -> None:
@@ -150,8 +160,8 @@ def print_graph_bounds(data: dict[str, Any], graph: str) -> None:
     if not data["upper"]:
         arms = " ".join(map(str, setting["arms_without_loop"]))
         printer.text(
-            "There is no upper bound: the regret of UCB is linear if a pull can hide its own reward, "
-            f"as pulls of these arms do: {arms}."
+            "There is no upper bound: UCB cannot play if pulls never show their own reward, as pulls "
+            f"of these arms: {arms}."
         )
         return
     rows = []

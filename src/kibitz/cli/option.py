@@ -103,6 +103,16 @@ def policy(help: str, panel: str | None = PROBLEM) -> Any:
     )
 
 
+def graph() -> Any:
+    """Return the option --graph, which takes a name or a file."""
+    help_text = (
+        "What a pull shows of other arms: star:3 (arm 3 shows and is shown), ring, cliques:3, "
+        "complete, erdos:0.1 (each other arm with probability 0.1), or a file: .npz, or CSV with a "
+        "matrix or with edges i,j[,probability]"
+    )
+    return text("--graph", "NAME|FILE", help_text, LOOKS)
+
+
 def weights(help: str, panel: str | None = LOOKS) -> Any:
     """Return the option --weights, which takes a list of numbers or a name that the library knows."""
 
@@ -113,27 +123,6 @@ def weights(help: str, panel: str | None = LOOKS) -> Any:
             return word
 
     return _option(["--weights"], parse, "NAME|NUMBER,...", help, panel)
-
-
-def graph(panel: str | None = LOOKS) -> Any:
-    """Return the option --graph, which takes a file or the name of a graph."""
-    return text(
-        "--graph",
-        "FILE|NAME",
-        "What a pull shows of other arms: star:3 (arm 3 is the hub), ring, cliques:3, complete, "
-        "erdos:0.1, or a file with a matrix (CSV or .npz) or with edges i,j[,probability]",
-        panel,
-    )
-
-
-def load_graph(source: str, n_arms: int) -> Any:
-    """Return the matrix of the graph that --graph names."""
-    from kibitz.model.graphs import load_graph
-
-    try:
-        return load_graph(source, n_arms)
-    except ValueError as error:
-        raise OptionError(f"--graph: {error}") from None
 
 
 def text(flag: str, metavar: str, help: str, panel: str | None = None) -> Any:

@@ -11,7 +11,7 @@ def policies() -> None:
     import inspect
     import textwrap
 
-    from kibitz.policies import POLICIES
+    from kibitz.policies import POLICIES, max_n
 
     for name, make_policy in POLICIES.items():
         parameters = inspect.signature(make_policy).parameters.values()
@@ -19,21 +19,31 @@ def policies() -> None:
         summary = (inspect.getdoc(make_policy) or "").splitlines()[0].removeprefix("Return ")
         print(textwrap.fill(call_text, 80, subsequent_indent=" " * (len(name) + 1)))
         print(textwrap.indent(textwrap.fill(summary, 76), "    "))
+    print("max_n(policy), on the command line max_n:ucb")
+    summary = (inspect.getdoc(max_n) or "").splitlines()[0].removeprefix("Return ")
+    print(textwrap.indent(textwrap.fill(summary, 76), "    "))
 
 
 def parse_policies(specs: Sequence[str]) -> dict[str, Any]:
-    """Return the policies that specs such as "ucb:exploration=2" describe, by spec."""
+    """Return the policies that specs such as "ucb:exploration=2" or "max_n:ucb" describe, by spec."""
     import inspect
 
     from kibitz.cli.option import OptionError, suggest
-    from kibitz.policies import POLICIES
+    from kibitz.policies import POLICIES, max_n
     from kibitz.policies.spec import from_spec
 
     policies: dict[str, Any] = {}
     for spec in specs:
-        name, value_texts = split_spec(spec, list(POLICIES))
         if spec in policies:
             raise OptionError(f"--policy {spec} is given twice; give each policy once")
+        if spec.startswith("max_n:"):
+            inner_spec = spec.removeprefix("max_n:")
+            try:
+                policies[spec] = max_n(parse_policies([inner_spec])[inner_spec])
+            except ValueError as error:
+                raise OptionError(f"--policy {spec}: {error}") from None
+            continue
+        name, value_texts = split_spec(spec, list(POLICIES))
         allowed_parameters = inspect.signature(POLICIES[name], eval_str=True).parameters
         for parameter in value_texts:
             if parameter not in allowed_parameters:

@@ -22,6 +22,8 @@ EXAMPLES = """\
 kibitz simulate --policy ucb --policy kibitzer --means 2,1.8,0.5 --runs 100
 kibitz simulate --policy kibitzer:rewards=bernoulli --means 0.05,0.06 \\
     --rewards bernoulli --observer active --rate 0.1 --out result.nc
+kibitz simulate --policy ucb --policy scout --means 2,1.8,1.5,1 --graph star:3 \\
+    --look-rate 0.01 --horizon 1000 --runs 100
 """
 
 
@@ -65,7 +67,10 @@ def simulate(
         ),
     ] = "bandit",
     rate: Annotated[
-        float | None, option.number("--rate", "Probability of looks at a stage, ε from 0 to 1", LOOKS)
+        float | None,
+        option.number(
+            "--rate", "Probability of looks at a stage, ε from 0 to 1", LOOKS, alias="--look-rate"
+        ),
     ] = None,
     every: Annotated[
         int | None, option.integer("--every", "Looks every so many stages, instead of --rate", LOOKS)
@@ -79,6 +84,7 @@ def simulate(
     ] = None,
     looks: Annotated[int, option.integer("--looks", "Number of arms looked at each time", LOOKS)] = 1,
     paid: Annotated[bool, option.flag("--paid", "A look costs the gap of its arm", LOOKS)] = False,
+    graph: Annotated[str, option.graph()] = "",
     *,
     plot: Annotated[str, option.plot("Plot regret against time")] = "",
     watch: Annotated[
@@ -110,7 +116,11 @@ def simulate(
         check_target(out_file, "--out")
     policies = parse_policies(policy)
     problem = load_problem(log, means, sd) if log else make_problem(rewards, means, sd)
+    if graph and observer == "bandit" and (rate is not None or every is not None):
+        observer = "passive"  # with a graph, --look-rate alone is enough
     feedback = make_feedback(observer, rate, every, weights, looks, paid)
+    if graph:
+        feedback = add_graph(graph, feedback, problem.n_arms)
     window = None
     with open_cluster(options["executor"]) as options["executor"]:
         setting: Any = (problem, feedback, policies)
@@ -130,7 +140,7 @@ def simulate(
         from kibitz.plot import regret
         from kibitz.plotting.figures import draw_chart, save_figure
 
-        title = f"{problem.kind}, {observer}"
+        title = ", ".join(filter(None, (problem.kind, observer, graph and f"graph {graph}")))
         save_figure(draw_chart(lambda axes: regret(data, ax=axes), title), Path(plot))
     if as_json:
         print_json(summarize(data))
@@ -212,6 +222,19 @@ def make_feedback(
     return feedback.passive(
         arrivals, "uniform" if weights is None else weights, looks=looks, paid=paid
     )
+
+
+def add_graph(source: str, looks: Any, n_arms: int) -> Any:
+    """Return the feedback with the graph that --graph describes, and with the looks on top."""
+    from kibitz.model.feedback import graph
+    from kibitz.model.graphs import load_graph
+
+    if looks.observer == "full":
+        raise OptionError("--graph cannot be used with --observer full, which shows every arm")
+    try:
+        return graph(load_graph(source, n_arms), looks=looks)
+    except ValueError as error:
+        raise OptionError(f"--graph {source}: {error}") from None
 
 
 def summarize(data: "xarray.Dataset") -> dict[str, Any]:

@@ -93,6 +93,8 @@ LEAP_STATE = np.dtype(
         ("neg_log_p", np.float64),  # -log P(a bound of a certificate fails)
         ("z", np.float64),  # the normal quantile of that probability
         ("pace", np.float64),  # stages to propose for a lead of 1
+        ("rare_stage", np.int64),  # the stage of the first rare show, see `is_rare`
+        ("rare_length", np.int64),  # the length of the block for which rare shows were chosen
     ],
     align=True,
 )
@@ -282,6 +284,50 @@ def draw_arrivals(looks: Looks, arrival: int, last_stage: int, rng: Any) -> tupl
 
 
 @jit
+def is_rare(looks: Looks, probability: float, n_stages: int) -> bool:
+    """Return whether a block of `n_stages` stages ends as soon as an edge of a graph shows its arm.
+
+    Bernstein's inequality is loose for few shows. A block therefore ends at the first show of an edge
+    with less than one expected show, and no decision of the block depends on this show. If the
+    policy chooses the arms of looks, a look of the same stage could depend on the show.
+    """
+    return looks.observer != ACTIVE and probability * n_stages < 1
+
+
+@jit(inline=False)
+def draw_rare_show(looks: Looks, graph: Graph, arm: int, n_stages: int, rng: Any) -> int:
+    """Draw the number of pulls of `arm` up to the first rare show; NEVER // 2 if it is too large."""
+    log_none = 0.0  # the logarithm of the probability that a pull shows no rare edge
+    for edge in range(graph.offsets[arm], graph.offsets[arm + 1]):
+        if is_rare(looks, graph.probabilities[edge], n_stages):
+            log_none += math.log1p(-graph.probabilities[edge])
+    n_pulls = -rng.standard_exponential() / log_none if log_none < 0 else np.inf
+    return 1 + int(n_pulls) if n_pulls < 1e18 else NEVER // 2
+
+
+@jit(inline=False)
+def draw_rare_edges(
+    looks: Looks, graph: Graph, arm: int, n_stages: int, rng: Any, shown: Array
+) -> None:
+    """Draw which rare edges a pull of `arm` shows, given that it shows at least one of them.
+
+    Set `shown` to 1 for the arms of these edges.
+    """
+    log_none, has_shown = 0.0, False  # the probability that this and all later edges show nothing
+    for edge in range(graph.offsets[arm], graph.offsets[arm + 1]):
+        if is_rare(looks, graph.probabilities[edge], n_stages):
+            log_none += math.log1p(-graph.probabilities[edge])
+    for edge in range(graph.offsets[arm], graph.offsets[arm + 1]):
+        probability = graph.probabilities[edge]
+        if is_rare(looks, probability, n_stages):
+            chance = probability if has_shown else probability / -math.expm1(log_none)
+            if rng.random() < chance:
+                shown[graph.arms[edge]] = 1
+                has_shown = True
+            log_none -= math.log1p(-probability)
+
+
+@jit
 def no_hold(params: Any, state: Any) -> Hold:
     """Return the hold of a policy that never holds an arm: no arm, no leader and no limit."""
     return Hold(-1, -1, NEVER)
@@ -356,9 +402,10 @@ def make_leap_functions(
         if has_graph:
             certificate.shows[:] = 0
             for edge in range(graph.offsets[arm], graph.offsets[arm + 1]):
-                certificate.shows[graph.arms[edge]] = binomial_upper_bound(
-                    float(n_stages), graph.probabilities[edge], neg_log_p
-                )
+                if not is_rare(looks, graph.probabilities[edge], n_stages):
+                    certificate.shows[graph.arms[edge]] = binomial_upper_bound(
+                        float(n_stages), graph.probabilities[edge], neg_log_p
+                    )
                 if hold_now.arm >= 0 and certificate.looks[graph.arms[edge]] > 0:
                     return -np.inf  # the shows may make the arm lose its turn
             n_held = certificate.shows[hold_now.arm] if hold_now.arm >= 0 else 0
@@ -628,7 +675,13 @@ def make_leap_functions(
                 charge(certificate)
                 certificate.leap_state[0]["patience"] = 1
                 certificate.leap_state[0]["last_length"] = min(max(length, min_length), NEVER // 8)
-                n_arrivals, block_end = draw_arrivals(looks, arrival, stage + length - 1, rng)
+                block_end = stage + length - 1
+                if has_graph:
+                    rare_stage = stage - 1 + draw_rare_show(looks, graph, arm, length, rng)
+                    block_end = min(block_end, rare_stage)
+                    certificate.leap_state[0]["rare_stage"] = rare_stage
+                    certificate.leap_state[0]["rare_length"] = length
+                n_arrivals, block_end = draw_arrivals(looks, arrival, block_end, rng)
                 return block_end - stage + 1, n_arrivals
             length = (
                 length // 2

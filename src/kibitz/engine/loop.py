@@ -36,7 +36,9 @@ from kibitz.engine.leap import (
     RETRY_STAGES,
     Certificate,
     binomial,
+    draw_rare_edges,
     draw_sum,
+    is_rare,
     make_leap_functions,
     new_certificate,
 )
@@ -152,7 +154,7 @@ def make_play_run(policy: Policy, feedback: Feedback, leap: bool) -> Any:
     play_block: Any = make_play_block(policy, feedback) if leap else None
     next_arrival, draw_look_arm = make_look_functions(feedback)
     has_graph = feedback.shows is not None
-    draw_shows = make_draw_shows(policy, is_index) if has_graph else None
+    draw_shows: Any = make_draw_shows(policy, is_index) if has_graph else None
 
     def play_run(
         params: Any,
@@ -401,9 +403,15 @@ def make_play_block(policy: Policy, feedback: Feedback) -> Any:
             total = draw_sum(arms, arm, n_visible, streams.rewards.rng)
             state = update(params, state, stage, arm, n_visible, total, false)
         if has_graph:
+            length = certificate.leap_state[0]["rare_length"]
+            certificate.shows[:] = 0
+            if certificate.leap_state[0]["rare_stage"] == last_stage:
+                draw_rare_edges(looks, graph, arm, length, streams.shows.rng, certificate.shows)
             for edge in range(graph.offsets[arm], graph.offsets[arm + 1]):
                 shown_arm = graph.arms[edge]
-                n_shown = binomial(n, graph.probabilities[edge], streams.shows.rng)
+                n_shown = certificate.shows[shown_arm]
+                if not is_rare(looks, graph.probabilities[edge], length):
+                    n_shown = binomial(n, graph.probabilities[edge], streams.shows.rng)
                 if n_shown > 0:
                     total = draw_sum(arms, shown_arm, n_shown, streams.shows.rng)
                     state = show(params, state, stage, arm, shown_arm, n_shown, total)

@@ -29,14 +29,15 @@ def max_n(policy: Policy) -> Policy:
     policy
         A policy that learns from what a pull shows: an index policy such as `ucb()`, or `thompson()`.
     """
-    functions = check_policy(policy).on_graph
+    functions: Any = check_policy(policy).on_graph
+    choose: Any = policy.pull
     if functions is None or not functions.needs_loops or policy.inner is not None:
         raise invalid("policy", "an index policy such as ucb(), or thompson()", policy)
     return Policy(
         f"max_n({policy.name})",
         {**policy.constants, "graph": NO_GRAPH},
         policy.init,
-        make_pull(policy.pull),
+        make_pull(choose),
         policy.look,
         policy.update,
         on_graph=functions._replace(pull=make_pull(functions.pull), view=None),

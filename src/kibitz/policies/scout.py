@@ -89,23 +89,39 @@ def scout(c: float | None = None, informed: bool = False, scale: float | None = 
     )
 
 
+# The rows of `State.terms`: 1 if the arm is unobserved, w_k, g_k, s_k phi(z_k), and w_k / s_k^2.
+UNOBSERVED, WEIGHT, SLOPE, LOSS, RATE = range(5)
+
+
 class State(NamedTuple):
-    """The statistics of all observations, and how often a pull of each arm showed each arm."""
+    """The statistics of all observations, the learned graph, and the terms of the price.
+
+    `update` and `show` keep the terms up to date, and `pull` computes no exponentials.
+    """
 
     statistics: Statistics
     n_shown: Array  # (pulled arm, shown arm); empty if the policy knows the graph
+    terms: Array  # (term, arm); the last four terms are valid once all arms have been observed
+    totals: Array  # the sum of LOSS and the sum of RATE
+    leader: Array  # the leader for which the terms were computed; -1 before that
 
 
 @jit(allocates=True)
 def init(params: Any, n_arms: int) -> State:
     """Return the state before any observation."""
-    return State(new_statistics(n_arms, 0), np.zeros((n_arms, n_arms), np.float64))
+    terms = np.zeros((5, n_arms))
+    terms[UNOBSERVED] = 1.0
+    n_shown = np.zeros((n_arms, n_arms))
+    return State(new_statistics(n_arms, 0), n_shown, terms, np.zeros(2), np.full(1, -1, np.int64))
 
 
 @jit(allocates=True)
 def init_informed(params: Any, n_arms: int) -> State:
     """Return the state before any observation, for a policy that knows the graph."""
-    return State(new_statistics(n_arms, 0), np.zeros((0, 0), np.float64))
+    terms = np.zeros((5, n_arms))
+    terms[UNOBSERVED] = 1.0
+    n_shown = np.zeros((0, 0))
+    return State(new_statistics(n_arms, 0), n_shown, terms, np.zeros(2), np.full(1, -1, np.int64))
 
 
 @jit
@@ -150,24 +166,46 @@ def hides_informed(params: Any, state: State) -> bool:
 
 
 @jit
-def compute_weights(c: float, stage: int, stats: Statistics, leader: int, weights: Array) -> Any:
-    """Fill `weights` with w; return rho and the value of information that can be bought later."""
-    rho, later = 0.0, 0.0
-    n_leader = float(stats.n_observed[leader])
-    best_mean = stats.sums[leader] / n_leader
-    weights[leader] = 0.0
-    for arm in range(weights.size):
+def compute_terms(state: State, leader: int, arm: int) -> None:
+    """Compute the terms of an arm that is not the leader."""
+    stats, terms = state.statistics, state.terms
+    n, n_leader = float(stats.n_observed[arm]), float(stats.n_observed[leader])
+    variance = 1 / n + 1 / n_leader
+    gap = stats.sums[leader] / n_leader - stats.sums[arm] / n
+    density = NORMAL_FACTOR * math.exp(-gap * gap / (2 * variance))
+    terms[SLOPE, arm] = density / math.sqrt(variance)
+    terms[LOSS, arm] = math.sqrt(variance) * density
+    terms[WEIGHT, arm] = terms[SLOPE, arm] / (n * (n + 1))
+    terms[RATE, arm] = terms[WEIGHT, arm] / variance
+
+
+@jit
+def refresh(state: State, observed_arm: int) -> None:
+    """Bring the terms up to date after observations of an arm."""
+    stats, terms = state.statistics, state.terms
+    n_arms = stats.sums.size
+    terms[UNOBSERVED, observed_arm] = 0.0
+    for arm in range(n_arms):
+        if stats.n_observed[arm] == 0:
+            return
+    leader = find_leader(stats)
+    if leader == state.leader[0] and observed_arm != leader:
+        compute_terms(state, leader, observed_arm)
+    else:
+        state.leader[0] = leader
+        for arm in range(n_arms):
+            if arm != leader:
+                compute_terms(state, leader, arm)
+    slope, loss, rate = 0.0, 0.0, 0.0
+    for arm in range(n_arms):
         if arm != leader:
-            n = float(stats.n_observed[arm])
-            variance = 1 / n + 1 / n_leader
-            gap = best_mean - stats.sums[arm] / n
-            density = NORMAL_FACTOR * math.exp(-gap * gap / (2 * variance))
-            slope = density / math.sqrt(variance)
-            rho += c * math.sqrt(variance) * density
-            weights[arm] = slope / (n * (n + 1))
-            weights[leader] += slope / (n_leader * (n_leader + 1))
-            later += weights[arm] / (variance * stage)
-    return rho, later
+            slope += terms[SLOPE, arm]
+            loss += terms[LOSS, arm]
+            rate += terms[RATE, arm]
+    n_leader = float(stats.n_observed[leader])
+    terms[SLOPE, leader] = terms[LOSS, leader] = terms[RATE, leader] = 0.0
+    terms[WEIGHT, leader] = slope / (n_leader * (n_leader + 1))
+    state.totals[0], state.totals[1] = loss, rate
 
 
 @cache
@@ -180,16 +218,11 @@ def make_pull(informed: bool) -> Any:
         """Return the arm that shows most unobserved arms, or else the arm with the lowest price."""
         stats = state.statistics
         n_arms = stats.sums.size
-        weights = np.zeros(n_arms)
-        n_unobserved = 0
-        for arm in range(n_arms):
-            if stats.n_observed[arm] == 0:
-                weights[arm] = 1.0
-                n_unobserved += 1
-        best_arm, best_value, best_mean = 0, -1.0, -np.inf
-        if n_unobserved > 0:
+        if state.leader[0] < 0:  # some arms are unobserved
+            best_arm, best_value, best_mean = 0, -1.0, -np.inf
             for arm in range(n_arms):
-                n, value = stats.n_observed[arm], sum_shown(params, state, arm, weights)
+                value = sum_shown(params, state, arm, state.terms[UNOBSERVED])
+                n = stats.n_observed[arm]
                 mean = stats.sums[arm] / n if n > 0 else -np.inf
                 if value > best_value or (value == best_value and mean > best_mean):
                     best_arm, best_value, best_mean = arm, value, mean
@@ -197,11 +230,11 @@ def make_pull(informed: bool) -> Any:
         c = params.c
         if c == 0:
             c = C_WITHOUT_LOOPS if hides(params, state) else C_WITH_LOOPS
-        best_arm = leader = find_leader(stats)
+        best_arm = leader = state.leader[0]
         best_mean, lowest_price = stats.sums[leader] / stats.n_observed[leader], np.inf
-        rho, later = compute_weights(c, stage, stats, leader, weights)
+        rho, later = c * state.totals[0], state.totals[1] / stage
         for arm in range(n_arms):
-            information = sum_shown(params, state, arm, weights)
+            information = sum_shown(params, state, arm, state.terms[WEIGHT])
             if arm == leader:
                 information += later
             if information > 0:
@@ -211,7 +244,7 @@ def make_pull(informed: bool) -> Any:
                     best_arm, lowest_price = arm, price
         return best_arm
 
-    return jit(allocates=True)(pull)
+    return jit(pull)
 
 
 @jit
@@ -239,6 +272,7 @@ def update(
 ) -> State:
     """Count observations; a pull that was told its reward has shown its own arm."""
     count(state.statistics, arm, n, total, is_look)
+    refresh(state, arm)
     if not is_look and state.n_shown.size > 0:
         state.n_shown[arm, arm] += n
     return state
@@ -249,6 +283,7 @@ def show(params: Any, state: State, stage: int, pulled: int, arm: int, n: int, t
     """Learn from what a pull showed, about the shown arm and about the graph."""
     state.statistics.n_observed[arm] += n
     state.statistics.sums[arm] += total
+    refresh(state, arm)
     if state.n_shown.size > 0:
         state.n_shown[pulled, arm] += n
     return state

@@ -78,7 +78,8 @@ def ucb_graph(
     this bound does not grow with T for arms that every optimal arm shows with positive probability.
     The third bound is for graphs of disjoint cliques. The argument is in `_graph.py`.
 
-    Every pull must show its own reward (Q_ii = 1). The bound is at most :math:`T\Delta_{max}`. With
+    Every arm must have a self-loop (Q_ii > 0). An arm with Q_ii < 1 needs 1/Q_ii times as many pulls,
+    and its bound does not use what other pulls show. The bound is at most :math:`T\Delta_{max}`. With
     ``details=True``, `terms` are bounds for each arm alone, so their sum can exceed the total. This
     bound is not in the paper.
 
@@ -89,8 +90,8 @@ def ucb_graph(
     """
     delta = check_gaps(gaps)
     matrix = check_shows(shows, delta.size)
-    if (matrix.diagonal() < 1).any():
-        raise invalid("shows", "1 on the diagonal for UCB, which needs self-loops", shows)
+    if (matrix.diagonal() == 0).any():
+        raise invalid("shows", "positive on the diagonal for UCB, which needs self-loops", shows)
     look_rates = check_one("rate", check_rate(rate)) * check_weights(weights, delta)
     c, power = check_exploration(exploration, sd)
     slopes = 4 * c * invert(delta) ** 2
@@ -119,11 +120,16 @@ def _bound_at(
     is_optimal = gaps == 0
     max_seen = 2 if look_rates.any() else 1  # observations of an arm at a stage
     failures = sum_failures(2, horizon, power, max_seen)
+    own = shows.diagonal()
     needs = np.zeros(gaps.size)
-    needs[~is_optimal] = np.ceil(slopes[~is_optimal] * math.log(horizon))
+    needs[~is_optimal] = np.ceil(slopes[~is_optimal] * math.log(horizon)) / own[~is_optimal]
     needs_after_first = np.maximum(needs - 1, 0)
     shown_rates = shows[is_optimal].min(axis=0).toarray().ravel()
-    free_needs = bound_free_exploration(shown_rates, look_rates, slopes, horizon, power, max_seen)
+    if (own[~is_optimal] < 1).any():
+        shown_rates = np.zeros(gaps.size)  # the number of exploring pulls has no sure limit
+    free_needs = bound_free_exploration(
+        shown_rates, look_rates, slopes, own, horizon, power, max_seen
+    )
     is_free = free_needs < needs_after_first
     alone = np.where(is_free, free_needs, needs_after_first)
     costs = [
@@ -187,7 +193,8 @@ def _sum_tail(start: FloatArray, power: float, max_seen: int, degree: int) -> Fl
 def bound_exploration(gaps: FloatArray, counts: FloatArray, shows: "csr_array") -> float:
     """Return a bound on the cost of pulls that pull arm i only while it has fewer than counts[i].
 
-    The bound is Σ_k (Δ_(k) - Δ_(k-1)) W({i: Δ_i ≥ Δ_(k)}), where Δ_(k) are the distinct gaps. W is
+    The bound is Σ_k (Δ_(k) - Δ_(k-1)) W({i: Δ_i ≥ Δ_(k)}), where Δ_(k) are the distinct gaps. Arms
+    with Q_ii < 1 are counted alone; for these arms, counts[i] is an expected number of pulls. W is
     additive over the strongly connected components of the sure edges. In a large component, W is
     replaced by a sum over disjoint cliques, because a set without a cycle has at most one arm of each
     clique.
@@ -199,11 +206,13 @@ def bound_exploration(gaps: FloatArray, counts: FloatArray, shows: "csr_array") 
         return 0.0
     if math.inf in counts:
         return math.inf
+    has_sure_loop = shows.diagonal()[arms] >= 1
+    total = float((gaps * counts)[arms[~has_sure_loop]].sum())
+    arms = arms[has_sure_loop]
     arms = arms[np.argsort(-gaps[arms], kind="stable")]
     sure = shows[arms][:, arms] >= 1
     _, labels = connected_components(sure, directed=True, connection="strong")
     order = np.argsort(labels, kind="stable")
-    total = 0.0
     for component in np.split(order, np.flatnonzero(np.diff(labels[order])) + 1):
         own_gaps, own_counts = gaps[arms[component]], counts[arms[component]]
         if component.size == 1:
@@ -278,6 +287,7 @@ def bound_free_exploration(
     shown_rates: FloatArray,
     look_rates: FloatArray,
     slopes: FloatArray,
+    own: FloatArray,
     horizon: float,
     power: float,
     max_seen: int,
@@ -292,7 +302,8 @@ def bound_free_exploration(
               m_t=\Big\lfloor\tfrac34t-1-\sum_i\lceil\ell_i(t)\rceil\Big\rfloor_+ .
 
     The stages are grouped into cells, with an upper bound on the summand in each cell. With looks,
-    the probability :math:`P(Bin(t-1,\epsilon p_j)<\ell_j(t))` can replace the summand. An infinite
+    the probability :math:`P(Bin(t-1,\epsilon p_j)<\ell_j(t))` can replace the summand. `own` holds
+    Q_jj; if it is below 1, ⌈ℓ_j(τ)⌉ is divided by it, and the q_j must be 0. An infinite
     horizon is replaced by a stage after which the first probability is below 10⁻³⁰⁰.
     """
     rates = 1 - (1 - shown_rates) * (1 - look_rates)
@@ -319,7 +330,7 @@ def bound_free_exploration(
         chances = np.minimum(chances, looks_only)
     later = np.cumsum((sizes[:, np.newaxis] * np.minimum(chances, 1))[::-1], axis=0)[::-1]
     later = np.concatenate((later[1:], np.zeros((1, arms.size)))) + tail
-    result[arms] = (needs - 1 + later).min(axis=0)
+    result[arms] = (needs / own[arms] - 1 + later).min(axis=0)
     return result
 
 

@@ -10,7 +10,7 @@ from functools import cache
 import numba
 import numpy as np
 import pytest
-from leap_trials import ANY_HISTORY, BLOCKS, BROKEN_BLOCKS, compile_trials, play_trials
+from leap_trials import ANY_HISTORY, BLOCKS, BROKEN_BLOCKS, HistoryParams, compile_trials, play_trials
 from scipy import stats
 
 import kibitz as kb
@@ -73,42 +73,44 @@ TRIAL_FEEDBACKS = [
 ]
 
 
-@cache
-def get_compiled_trials(policy):
-    return compile_trials(POLICIES[policy], has_graph=True)
-
-
 @pytest.mark.parametrize("policy", POLICIES)
 def test_certified_blocks_are_played_as_certified(policy):
     """No certificate fails in several thousand blocks, which are replayed stage by stage."""
+    play = compile_trials(POLICIES[policy], has_graph=True)
+    history = ANY_HISTORY._replace(spread=10.0)
     counts = [
-        play_trials(get_compiled_trials(policy), POLICIES[policy], problem, feedback, 1500, seed=seed)
+        play_trials(play, POLICIES[policy], problem, feedback, 4000, history, seed=seed)
         for seed, (problem, feedback) in enumerate(
             (p, f) for p in (kb.gaussian([0.0] * 4), kb.bernoulli([0.5] * 4)) for f in TRIAL_FEEDBACKS
         )
     ]
     assert sum(trial_counts[BROKEN_BLOCKS] for trial_counts in counts) == 0
-    assert sum(trial_counts[BLOCKS] for trial_counts in counts) > 3000
-    assert all(trial_counts[BLOCKS] > 30 for trial_counts in counts)
+    assert sum(trial_counts[BLOCKS] for trial_counts in counts) > 5000
+    assert all(trial_counts[BLOCKS] > 0 for trial_counts in counts)
 
 
-@pytest.mark.parametrize("policy", POLICIES)
-def test_loose_certificates_fail_no_more_often_than_allowed(policy):
-    """A certificate relies on 3K + 2 = 14 bounds; here each fails with probability at most e^-4."""
-    n_failed = 0
-    for feedback in TRIAL_FEEDBACKS:
-        trial_counts = play_trials(
-            get_compiled_trials(policy),
-            POLICIES[policy],
-            kb.gaussian([0.0] * 4),
-            feedback,
-            500,
-            ANY_HISTORY._replace(spread=0.1),
-            neg_log_p=4.0,
-        )
-        assert trial_counts[BROKEN_BLOCKS] <= 14 * math.exp(-4) * trial_counts[BLOCKS]
-        n_failed += trial_counts[BROKEN_BLOCKS]
-    assert n_failed > 0  # the certificates are not so wide that nothing could fail
+def test_a_tight_certificate_fails_nearly_as_often_as_allowed():
+    """The pulled arm is constant and surely shows its rival, which trails by a narrow margin.
+
+    The margin is a little less than z sqrt(n), where the bound on the rival's sum is sharp. The
+    certificate fails nearly as often as allowed, exp(-4), but not more often. The probability of a
+    false alarm is 1e-5. If the box did not contain the shows, every second block would fail.
+    """
+    policy, neg_log_p = kb.ftl(), 4.0
+    z = float(stats.norm.isf(math.exp(-neg_log_p) / 2))
+    trial_counts = play_trials(
+        compile_trials(policy, has_graph=True),
+        policy,
+        kb.gaussian([0, 0], sd=[0, 1]),
+        kb.graph([[1, 1], [0, 1]]),
+        20_000,
+        HistoryParams(1.0, 100.0, 1, -z),
+        neg_log_p=neg_log_p,
+    )
+    n_blocks, n_broken = trial_counts[BLOCKS], trial_counts[BROKEN_BLOCKS]
+    assert n_blocks > 5000
+    assert stats.binom.sf(n_broken - 1, n_blocks, math.exp(-neg_log_p)) > 1e-5
+    assert n_broken > 0.2 * math.exp(-neg_log_p) * n_blocks
 
 
 def test_a_billion_stages_of_ten_arms_take_less_than_a_second():
@@ -119,7 +121,7 @@ def test_a_billion_stages_of_ten_arms_take_less_than_a_second():
         start = time.process_time()
         data = kb.simulate(problem, feedback, kb.ucb(), horizon=10**9, runs=4, seed=2, threads=1)
         assert (time.process_time() - start) / 4 < 1, name
-        assert float(data.final_regret.mean()) < 2000
+        assert (data.error > 0).all()
 
 
 def test_kibitzer_does_not_have_linear_regret_on_two_cliques():

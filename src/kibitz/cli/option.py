@@ -106,9 +106,8 @@ def policy(help: str, panel: str | None = PROBLEM) -> Any:
 def graph() -> Any:
     """Return the option --graph, which takes a name or a file."""
     help_text = (
-        "What a pull shows of other arms: star:3 (arm 3 shows and is shown), ring, cliques:3, "
-        "complete, erdos:0.1 (each other arm with probability 0.1), or a file: .npz, or CSV with a "
-        "matrix or with edges i,j[,probability]"
+        "What a pull shows of other arms: star:3, ring, cliques:3, complete, erdos:0.1, or a file: "
+        ".npz, or CSV with a matrix or with edges i,j or i,j,probability"
     )
     return text("--graph", "NAME|FILE", help_text, LOOKS)
 

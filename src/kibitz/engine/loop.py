@@ -315,12 +315,17 @@ def make_draw_shows(policy: Policy, is_index: bool) -> Any:
     return jit(draw_shows)
 
 
-@cache
 def make_show_functions(policy: Policy) -> tuple[Any, Any]:
     """Return `show` and `hide` of a policy; if it has none, it counts shows as looks."""
     if policy.on_graph is not None:
         return policy.on_graph.show, policy.on_graph.hide
-    update = policy.update
+    update: Any = policy.update
+    return count_shows_as_looks(update)
+
+
+@cache
+def count_shows_as_looks(update: Any) -> tuple[Any, Any]:
+    """Return `show` and `hide` for a policy that counts shows as looks."""
 
     def show(params: Any, state: Any, stage: int, pulled: int, arm: int, n: int, total: float) -> Any:
         return update(params, state, stage, arm, n, total, n > 0)

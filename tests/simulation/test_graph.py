@@ -1,0 +1,76 @@
+"""Simulations with graph feedback: saved results, workers, and combinations that are rejected."""
+
+import json
+
+import numpy as np
+import pytest
+
+import kibitz as kb
+from kibitz.model.graphs import load_graph
+from kibitz.simulation.jobs import Job, play
+from kibitz.simulation.payload import check_answer, pack, play_payload
+
+PROBLEM = kb.gaussian([1.0, 0.5, 0.0])
+OPTIONS = {"horizon": 50, "runs": 2, "seed": 1}
+LOOPLESS = 1 - np.eye(3)
+
+
+@pytest.mark.slow
+def test_a_saved_result_is_resumed_only_with_the_same_graph(tmp_path):
+    options = {**OPTIONS, "file": tmp_path / "result.nc"}
+    feedback = kb.graph(load_graph("ring", 3))
+    kb.simulate(PROBLEM, feedback, kb.ucb(), **options)
+    resumed = kb.simulate(PROBLEM, kb.graph(np.ones((3, 3))), kb.ucb(), **{**options, "runs": 4})
+    fresh = kb.simulate(PROBLEM, feedback, kb.ucb(), **{**OPTIONS, "runs": 4})
+    np.testing.assert_array_equal(resumed.regret, fresh.regret)  # the ring of three is complete
+    assert json.loads(resumed.attrs["fingerprint"])["feedback"] == feedback.spec
+    with pytest.raises(ValueError, match=r"feedback\.graph"):
+        kb.simulate(PROBLEM, kb.graph(np.eye(3)), kb.ucb(), **options)
+
+
+@pytest.mark.slow
+def test_a_worker_plays_a_job_with_a_graph():
+    feedback = kb.graph(load_graph("star:2", 3), looks=kb.passive(0.1))
+    stages = np.array([10, 50])
+    job = Job(None, kb.ucb(), PROBLEM, feedback, 50, stages, 1, 0, 2, kernel="generic")
+    payload = pack([job])
+    (outcome,) = check_answer(payload, play_payload(payload, 0))
+    for values, expected in zip(outcome, play(job), strict=True):
+        np.testing.assert_array_equal(values, expected)
+
+
+@pytest.mark.parametrize(
+    ("shows", "policy", "message"),
+    [
+        (np.eye(2), kb.ucb(), "one row and one column for each of 3 arms, got 2"),
+        (LOOPLESS, kb.ucb(), r"ucb .* arm 0 never shows its own reward \(shows\[0, 0\] = 0\)"),
+        (LOOPLESS, kb.kibitzer(), "its regret can be linear; use scout"),
+        (LOOPLESS, kb.thompson(), "its regret can be linear"),
+        (LOOPLESS, kb.max_n(kb.ucb()), "max_n:ucb .* its regret can be linear"),
+        (LOOPLESS, kb.etc(), "etc must see the reward of every pull"),
+        (np.full((3, 3), 0.5), kb.ucb2(), r"may hide it \(shows\[0, 0\] = 0.5\)"),
+    ],
+)
+def test_combinations_that_cannot_work_are_rejected(shows, policy, message):
+    with pytest.raises(ValueError, match=message):
+        kb.simulate(PROBLEM, kb.graph(shows), policy, **OPTIONS)
+
+
+def test_scout_learns_graphs_of_at_most_2000_arms():
+    problem = kb.gaussian(np.zeros(2001))
+    with pytest.raises(ValueError, match="scout plays with at most 2000 arms"):
+        kb.simulate(problem, kb.graph(load_graph("ring", 2001)), kb.scout(), **OPTIONS)
+
+
+def test_max_n_takes_an_index_policy():
+    for policy in (kb.scout(), kb.max_n(kb.ucb()), kb.etc(), "ucb"):
+        with pytest.raises(ValueError, match="policy must be"):
+            kb.max_n(policy)
+
+
+def test_an_agent_rejects_a_policy_that_must_know_the_graph(tmp_path):
+    for policy in (kb.scout(informed=True), kb.max_n(kb.ucb())):
+        with pytest.raises(ValueError, match="must know the graph, and an agent has none"):
+            kb.agent(
+                tmp_path / "shop.db", "shop", arms=["a", "b"], rewards="bernoulli", policy=policy
+            )

@@ -1,6 +1,6 @@
 """Stochastic bandits with side observations.
 
-- Problems: `gaussian`, `bernoulli`, `empirical`, `random_problems`.
+- Problems: `gaussian`, `bernoulli`, `empirical`, `from_scipy`, `random_problems`.
 - Feedback: `bandit`, `passive`, `active`, `full`.
 - Policies: `kibitzer`, `ucb` and others (`kibitz.policies`); `index_policy` for a new index,
   `python_policy` for any Python object.
@@ -46,6 +46,7 @@ if TYPE_CHECKING:  # for type checkers and editors; Python itself uses `_NAMES` 
         gaussian as gaussian,
         random_problems as random_problems,
     )
+    from kibitz.model.scipy_problem import from_scipy as from_scipy
     from kibitz.planning.planner import plan as plan
     from kibitz.plotting.race import race as race
     from kibitz.policies.bayes_ucb import bayes_ucb as bayes_ucb
@@ -78,6 +79,7 @@ _NAMES = {
     "kibitz._errors": "Error CompileError Conflict UnknownAgent UnknownDecision "
     "StoreDamaged StoreUnavailable",
     "kibitz.model.problem": "Problem gaussian bernoulli empirical random_problems",
+    "kibitz.model.scipy_problem": "from_scipy",
     "kibitz.model.feedback": "Feedback bandit passive active full every",
     "kibitz._jit": "jit",
     "kibitz.policies.policy": "Policy",

@@ -68,6 +68,7 @@ if TYPE_CHECKING:  # for type checkers and editors; Python itself uses `_NAMES` 
     from kibitz.policies.ucb import ucb as ucb, ucb_double as ucb_double, ucb_second as ucb_second
     from kibitz.policies.ucb2 import ucb2 as ucb2
     from kibitz.simulation.check import check as check
+    from kibitz.simulation.gym_env import gym_env as gym_env
     from kibitz.simulation.simulate import simulate as simulate
     from kibitz.simulation.sweep import sweep as sweep
     from kibitz.simulation.trace import trace as trace
@@ -103,6 +104,7 @@ _NAMES = {
     "kibitz.simulation.simulate": "simulate",
     "kibitz.simulation.sweep": "sweep",
     "kibitz.simulation.trace": "trace",
+    "kibitz.simulation.gym_env": "gym_env",
     "kibitz.plotting.race": "race",
     "kibitz.planning.planner": "plan",
     "kibitz.evaluation.bayes_optimal": "bayes_optimal",

@@ -4,7 +4,14 @@ The job is UCB on five Gaussian arms of unit variance without looks, for 10^4 st
 its own virtual environment, created at the first use, and runs there in its own process on one
 thread. The time covers the simulation including the drawing of rewards, but not imports and
 construction. One repetition is one run with its own seed. If a library does not install or run, the
-script reports this and continues with the other libraries.
+script reports this and continues with the other libraries. The regret in these runs is computed from
+the noisy rewards, because not every library reports its pulls, so its standard error is large.
+
+    python benchmarks/peers.py regret
+
+compares four libraries under the same noise instead: their policies play in kibitz, through the
+adapters in examples/peers/, next to the policy of kibitz with the same formula. The script prints the
+table of docs/against.md. The libraries must be installed (the extra `peers`).
 """
 
 import contextlib
@@ -14,6 +21,7 @@ import os
 import platform
 import random
 import re
+import runpy
 import signal
 import subprocess
 import sys
@@ -211,7 +219,7 @@ PREPARE = {
 
 def measure_here(peer: str) -> dict:
     """Measure a library in this process, which must run in the environment of the library."""
-    cpu_ns, wall_ns = [], []
+    cpu_ns, wall_ns, regret = [], [], []
     PREPARE[peer](100, 0)[0]()  # import and compile everything first
     for seed in range(1, REPETITIONS + 1):
         play, total_reward = PREPARE[peer](HORIZON, seed)
@@ -222,6 +230,7 @@ def measure_here(peer: str) -> dict:
         cpu_ns.append(cpu / stages * 1e9)
         wall_ns.append(wall / stages * 1e9)
         mean = float(total_reward()) / HORIZON
+        regret.append((max(MEANS) - mean) * HORIZON)
         assert 1.5 < mean < 2.1, f"the mean reward {mean:.3f} is not that of UCB on these arms"
     return {
         "version": version(peer),
@@ -229,6 +238,7 @@ def measure_here(peer: str) -> dict:
         "stages": HORIZON,
         "cpu_ns": cpu_ns,
         "wall_ns": wall_ns,
+        "regret": regret,
     }
 
 
@@ -290,8 +300,72 @@ def measure(folder: Path, log: Callable[[str], None] = print) -> dict[str, dict]
     return results
 
 
+# --------------------------------------------------------------------------- regret under equal noise
+
+ADAPTERS = Path(__file__).absolute().parents[1] / "examples" / "peers"
+PAIRED_HORIZON, PAIRED_RUNS = 1000, 20
+SIMILAR_POLICY = {"use_bayesianbandits": "thompson"}  # all other adapters play UCB
+
+
+def compare_regret():
+    """Print the regret of policies of other libraries and of kibitz, run by run on the same noise."""
+    import kibitz
+
+    class FirstArm:
+        """An object that does nothing, which shows the time of the loop in Python."""
+
+        def __init__(self, n_arms):
+            pass
+
+        def pull(self, stage, rng):
+            return 0
+
+        def update(self, arm, reward, is_look):
+            pass
+
+    setting = kibitz.gaussian(MEANS), kibitz.bandit()
+    options = {"horizon": PAIRED_HORIZON, "runs": PAIRED_RUNS, "seed": 1}
+    nothing = time_stage(setting, kibitz.python_policy(FirstArm))
+    print(f"loop in Python with an object that does nothing: {nothing:.1f} µs per stage")
+    print("| Library | Policy | Regret | kibitz | Paired difference | Time per stage |")
+    print("|---|---|---:|---:|---:|---:|")
+    for path in sorted(ADAPTERS.glob("use_*.py")):
+        with contextlib.redirect_stdout(sys.stderr):  # the libraries print messages
+            theirs = runpy.run_path(str(path))["policy"]
+        ours = getattr(kibitz, SIMILAR_POLICY.get(path.stem, "ucb"))()
+        data = kibitz.simulate(*setting, {"theirs": theirs, "ours": ours}, **options)
+        regret = data["final_regret"].sel(policy=["theirs", "ours"]).to_numpy()
+        samples = [regret[0], regret[1], regret[0] - regret[1]]
+        cells = [
+            f"{x.mean():.1f} ± {x.std(ddof=1) / math.sqrt(x.size):.1f}".replace("-", "−")
+            for x in samples
+        ]
+        library, _, policy = theirs.name.partition(" ")
+        library += f" {theirs.parameters['version']}"
+        microseconds = time_stage(setting, theirs)
+        print(f"| {library} | {policy} | {' | '.join(cells)} | {microseconds:.0f} µs |", flush=True)
+
+
+def time_stage(setting, policy) -> float:
+    """Return the CPU time of a stage in microseconds, the shorter of two runs in this process."""
+    import kibitz
+
+    def play():
+        kibitz.simulate(*setting, policy, horizon=PAIRED_HORIZON, runs=1, seed=1, threads=1)
+
+    times = []
+    for _ in range(2):
+        start = time.process_time()
+        play()
+        times.append(time.process_time() - start)
+    return min(times) / PAIRED_HORIZON * 1e6
+
+
 def main():
     """Measure one library; `measure` runs this with the Python of its environment."""
+    if sys.argv[1:] == ["regret"]:
+        compare_regret()
+        return
     with contextlib.redirect_stdout(sys.stderr):  # the libraries print messages
         result = measure_here(sys.argv[1])
     print(json.dumps(result))

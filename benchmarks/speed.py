@@ -375,7 +375,9 @@ def report_peers(folder, floor_ns, ucb):
             f"{peer + ' ' + result['version']:40} {min(cpu):9.0f} {statistics.median(cpu):9.0f}"
             f" {min(wall):9.0f} {min(cpu) / floor_ns:9.0f} {min(cpu) / ucb:9.0f}"
         )
-        report(f"    {result['policy']}")
+        regret = result["regret"]
+        error = statistics.stdev(regret) / len(regret) ** 0.5
+        report(f"    {result['policy']}; regret {statistics.mean(regret):.0f} ± {error:.0f}")
 
 
 def report_targets(times, floor_ns, arms, ratios):

@@ -68,3 +68,11 @@ class Dying(Guess):
 
     def pull(self, stage, rng):
         os._exit(3)
+
+
+class Noting(Guess):
+    """Create a file that is named by the number of the process."""
+
+    def __init__(self, n_arms, folder):
+        super().__init__(n_arms)
+        (folder / str(os.getpid())).touch()

@@ -8,7 +8,7 @@ import pytest
 
 SOURCE_FOLDER = Path(__file__).parents[1] / "src" / "kibitz"
 LIBRARIES = {
-    "IPython", "dask", "distributed", "fastapi", "h5netcdf", "h5py", "httpx", "jinja2",
+    "IPython", "dask", "distributed", "fastapi", "gymnasium", "h5netcdf", "h5py", "httpx", "jinja2",
     "llvmlite", "matplotlib", "msgspec", "numba", "platformdirs", "prometheus_client", "psycopg",
     "rich", "scipy", "starlette", "typer", "uvicorn", "vl_convert", "xarray", "zarr",
 }  # fmt: skip
@@ -40,7 +40,9 @@ ALLOWED_IMPORTS = {  # package: the packages of kibitz and the libraries that it
     "model": ([], ["scipy"]),  # sparse matrices, imported where a graph is read
     "policies": ([], []),
     "engine": (["model", "policies"], ["llvmlite", "numba", "platformdirs"]),
-    "simulation": (["engine", "model", "policies"], ["numba", "zarr", *RESULT_LIBRARIES]),
+    "simulation": (
+        ["engine", "model", "policies"], ["gymnasium", "numba", "zarr", *RESULT_LIBRARIES]
+    ),
     "bounds": (["model"], ["scipy"]),
     "evaluation": (["bounds", "engine", "model", "policies", "simulation"], ["scipy", "xarray"]),
     "planning": (["bounds", "model", "policies", "simulation"], ["scipy"]),

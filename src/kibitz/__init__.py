@@ -1,6 +1,6 @@
 """Stochastic bandits with side observations.
 
-- Problems: `gaussian`, `bernoulli`, `empirical`, `random_problems`.
+- Problems: `gaussian`, `bernoulli`, `empirical`, `from_scipy`, `random_problems`.
 - Feedback: `bandit`, `passive`, `active`, `full`, `graph`.
 - Policies: `kibitzer`, `ucb` and others (`kibitz.policies`); `index_policy` for a new index,
   `python_policy` for any Python object.
@@ -57,6 +57,7 @@ if TYPE_CHECKING:  # for type checkers and editors; Python itself uses `_NAMES` 
         gaussian as gaussian,
         random_problems as random_problems,
     )
+    from kibitz.model.scipy_problem import from_scipy as from_scipy
     from kibitz.planning.planner import plan as plan
     from kibitz.plotting.race import race as race
     from kibitz.policies.bayes_ucb import bayes_ucb as bayes_ucb
@@ -80,6 +81,7 @@ if TYPE_CHECKING:  # for type checkers and editors; Python itself uses `_NAMES` 
     from kibitz.policies.ucb import ucb as ucb, ucb_double as ucb_double, ucb_second as ucb_second
     from kibitz.policies.ucb2 import ucb2 as ucb2
     from kibitz.simulation.check import check as check
+    from kibitz.simulation.gym_env import gym_env as gym_env
     from kibitz.simulation.results.export import to_pandas as to_pandas, to_parquet as to_parquet
     from kibitz.simulation.simulate import simulate as simulate
     from kibitz.simulation.sweep import sweep as sweep
@@ -93,6 +95,7 @@ _NAMES = {
     "StoreDamaged StoreUnavailable",
     "kibitz.model.problem": "Problem gaussian bernoulli empirical random_problems",
     "kibitz.model.feedback": "Feedback bandit passive active full graph every",
+    "kibitz.model.scipy_problem": "from_scipy",
     "kibitz._jit": "jit",
     "kibitz.policies.policy": "Policy",
     "kibitz.policies.index_policy": "index_policy",
@@ -118,6 +121,7 @@ _NAMES = {
     "kibitz.simulation.simulate": "simulate",
     "kibitz.simulation.sweep": "sweep",
     "kibitz.simulation.trace": "trace",
+    "kibitz.simulation.gym_env": "gym_env",
     "kibitz.plotting.race": "race",
     "kibitz.planning.planner": "plan",
     "kibitz.evaluation.bayes_optimal": "bayes_optimal",

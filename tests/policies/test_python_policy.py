@@ -1,16 +1,18 @@
 """Python policies play in the same environment as compiled policies and say so in the result."""
 
 import json
+import os
 import pickle
 import re
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from textwrap import dedent
 
 import numpy as np
 import pytest
-from python_agents import Buggy, Dying, Guess, OddError, PlainUCB
+from python_agents import Buggy, Dying, Guess, Noting, OddError, PlainUCB
 
 import kibitz as kb
 from kibitz.evaluation.league import play_league, standings
@@ -34,7 +36,7 @@ def play(policies, feedback=FEEDBACKS[1], horizon=50, runs=3, **options):
 @pytest.fixture
 def in_processes(monkeypatch):
     """Make all Python policies play in other processes, even for a short time."""
-    monkeypatch.setattr(executors, "PAYLOAD_SECONDS", 1e-3)
+    monkeypatch.setattr(executors, "SHORT_SECONDS", 0.0)
     return {"threads": 2}
 
 
@@ -112,6 +114,14 @@ def test_processes_threads_and_executors_give_the_same_numbers(in_processes):
         assert alone.drop_attrs().equals(play(policies, runs=9, executor=executor).drop_attrs())
     summary = play(policies, runs=9, keep="summary", **in_processes)
     np.testing.assert_allclose(summary["regret"].sel(statistic="mean"), alone["regret"].mean("run"))
+
+
+@pytest.mark.slow
+def test_several_processes_play_a_policy(in_processes, tmp_path):
+    policy = kb.python_policy(partial(Noting, folder=tmp_path), label="noting")
+    play(policy, runs=8, **in_processes)
+    processes = {int(path.name) for path in tmp_path.iterdir()} - {os.getpid()}
+    assert len(processes) == 2
 
 
 @pytest.mark.slow

@@ -25,7 +25,8 @@ Floats = NDArray[np.float64]
 
 # ---------------------------------------------------------------------------------------------- arms
 
-GAUSSIAN, BERNOULLI, EMPIRICAL = 0, 1, 2
+GAUSSIAN, BERNOULLI, EMPIRICAL, TABULATED = 0, 1, 2, 3
+GUIDE_SIZE = 256  # entries per arm that say where to start the search in a table
 
 
 class Arms(NamedTuple):
@@ -36,17 +37,35 @@ class Arms(NamedTuple):
     sds: Floats  # GAUSSIAN: the standard deviations
     chances: Floats  # BERNOULLI: the probability of a success
     success: float  # BERNOULLI: the reward of a success
-    values: Floats  # EMPIRICAL: the observed rewards of all arms, concatenated
-    offsets: NDArray[np.int64]  # EMPIRICAL: arm i has values[offsets[i] : offsets[i + 1]]
+    values: Floats  # EMPIRICAL: the observed rewards of all arms; TABULATED: their quantiles
+    offsets: NDArray[np.int64]  # arm i has values[offsets[i] : offsets[i + 1]]
+    levels: Floats  # TABULATED: the levels of the quantiles, with the same offsets
+    guide: NDArray[np.int64]  # TABULATED: where the levels j / GUIDE_SIZE of each arm are
 
 
 def make_arms(problem: Problem, scale: float) -> Arms:
     """Return the reward distributions of a problem, in units of `scale`."""
-    kind = {"gaussian": GAUSSIAN, "bernoulli": BERNOULLI, "empirical": EMPIRICAL}[problem.kind]
+    kinds = {"gaussian": GAUSSIAN, "bernoulli": BERNOULLI, "empirical": EMPIRICAL}
+    kind = {**kinds, "scipy": TABULATED}[problem.kind]
     values = np.concatenate([np.zeros(0), *problem.values]) / scale
     offsets = np.cumsum([0, *(arm.size for arm in problem.values)]).astype(np.int64)
     chances = problem.means.copy() if kind == BERNOULLI else np.zeros(0)
-    return Arms(kind, problem.means / scale, problem.sds / scale, chances, 1 / scale, values, offsets)
+    starts = np.arange(GUIDE_SIZE) / GUIDE_SIZE
+    guides = [
+        offset + np.searchsorted(levels, starts, side="right") - 1
+        for offset, levels in zip(offsets, problem.levels, strict=False)
+    ]
+    return Arms(
+        kind,
+        problem.means / scale,
+        problem.sds / scale,
+        chances,
+        1 / scale,
+        values,
+        offsets,
+        np.concatenate([np.zeros(0), *problem.levels]),
+        np.concatenate([np.zeros(0, np.int64), *guides]).astype(np.int64),
+    )
 
 
 @jit
@@ -57,6 +76,12 @@ def draw(arms: Arms, arm: int, stream: Stream) -> float:
     u = uniform(stream)
     if arms.kind == BERNOULLI:
         return arms.success if u < arms.chances[arm] else 0.0
+    if arms.kind == TABULATED:
+        k = arms.guide[arm * GUIDE_SIZE + int(u * GUIDE_SIZE)]
+        while arms.levels[k + 1] <= u:
+            k += 1
+        share = (u - arms.levels[k]) / (arms.levels[k + 1] - arms.levels[k])
+        return arms.values[k] + share * (arms.values[k + 1] - arms.values[k])
     first_value = arms.offsets[arm]
     return arms.values[first_value + int(u * (arms.offsets[arm + 1] - first_value))]
 

@@ -24,12 +24,12 @@ MAX_REWARD = 1e100  # limits rewards and means, so that sums and squares do not 
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """A bandit problem; create it with `gaussian`, `bernoulli` or `empirical`.
+    """A bandit problem; create it with `gaussian`, `bernoulli`, `empirical` or `from_scipy`.
 
     Attributes
     ----------
     kind
-        "gaussian", "bernoulli" or "empirical".
+        "gaussian", "bernoulli", "empirical" or "scipy".
     means
         The mean reward of each arm, \\mu.
     sds
@@ -41,7 +41,10 @@ class Problem:
     spec
         The problem as plain data, for saved results.
     values
-        The equally likely rewards of each arm; only for empirical problems.
+        The equally likely rewards of each arm of an empirical problem; the quantiles of each arm of a
+        problem with SciPy distributions; empty for other problems.
+    levels
+        The levels of these quantiles, for SciPy distributions; empty for other problems.
     """
 
     kind: str
@@ -51,6 +54,7 @@ class Problem:
     support: tuple[float, float]
     spec: dict[str, Any]
     values: tuple[NDArray[np.float64], ...] = ()
+    levels: tuple[NDArray[np.float64], ...] = ()
 
     @property
     def n_arms(self) -> int:
@@ -66,7 +70,7 @@ class Problem:
     @property
     def is_binary(self) -> bool:
         """Whether every reward is 0 or 1."""
-        if self.kind == "empirical":
+        if self.values:
             return all(bool(np.isin(arm, (0, 1)).all()) for arm in self.values)
         return self.kind == "bernoulli"
 
@@ -75,6 +79,16 @@ class Problem:
         """Whether each arm is optimal: one boolean per arm. Several arms can be optimal."""
         optimal: NDArray[np.bool_] = self.gaps == 0
         return optimal
+
+    def quantile(self, arm: int, u: float) -> float:
+        """Return the quantile of an arm at level `u`, in [0, 1), from the table of the arm.
+
+        The engine draws rewards of SciPy distributions in the same way (`engine.environment.draw`).
+        """
+        levels, values = self.levels[arm], self.values[arm]
+        k = int(np.searchsorted(levels, u, side="right")) - 1
+        share = (u - levels[k]) / (levels[k + 1] - levels[k])
+        return float(values[k] + share * (values[k + 1] - values[k]))
 
     def __repr__(self) -> str:
         arguments = ", ".join(f"{k}={v!r}" for k, v in self.spec.items() if k != "kind")

@@ -36,6 +36,7 @@ from kibitz.simulation.processes import LocalProcesses
 
 MAX_PAYLOADS_PER_WORKER = 4  # largest number of payloads in flight
 PAYLOAD_SECONDS = 2.0  # target duration of a payload
+SHORT_SECONDS = 0.5  # Python policies play in this process up to this estimated duration
 MAX_PAYLOAD_BYTES = 2**22  # size of the results of a payload with several jobs
 MANY_WORKERS = 32  # with more workers, payloads are longer, to limit the number of answers
 MAX_ATTEMPTS = 4  # to play a payload: the first attempt, and three more if the payload is lost
@@ -98,7 +99,7 @@ def _assign_teams(
         yield partial(_Threads, n), compiled_jobs
     python_jobs = [job for job in jobs if job.policy.is_python]
     if python_jobs:
-        is_short = sum(map(estimate_seconds, python_jobs)) < PAYLOAD_SECONDS
+        is_short = sum(map(estimate_seconds, python_jobs)) < SHORT_SECONDS
         yield partial(_Threads, 1) if is_short or n == 1 else partial(_Processes, n), python_jobs
 
 
@@ -320,6 +321,9 @@ class _Processes(_Workers):
 
     def __init__(self, n: int) -> None:
         super().__init__(LocalProcesses(n), n)
+
+    def make_bundles(self, jobs: list[Job]) -> Iterator[list[Job]]:
+        yield from ([job] for job in jobs)  # an object may be much slower than estimated
 
     def stop(self, bundles: dict[Future[Any], list[Job]]) -> None:
         super().stop(bundles)

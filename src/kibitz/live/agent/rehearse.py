@@ -209,6 +209,8 @@ def draw(problem: Problem, arm: int, rng: Generator) -> float:
     u = rng.random()
     if problem.kind == "bernoulli":
         return 1.0 if u < problem.means[arm] else 0.0
+    if problem.kind == "scipy":
+        return problem.quantile(arm, u)
     values = problem.values[arm]
     return float(values[int(u * values.size)])
 

@@ -1,0 +1,50 @@
+"""`gym_env`: a problem as an environment of Gymnasium, with the random streams of a simulation."""
+
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+from kibitz.model.feedback import Feedback, check_feedback
+from kibitz.model.problem import Problem, check_problem
+from kibitz.simulation.options import check_option
+
+if TYPE_CHECKING:
+    from kibitz.simulation.bandit_env import BanditEnv
+
+
+def gym_env(problem: Problem, feedback: Feedback, horizon: int, seed: int) -> "BanditEnv":
+    """Return a Gymnasium environment in which an agent of another library plays a problem.
+
+    An episode is a run of `simulate` with the same seed: the same rewards and looks, for the same
+    arms. The first call of `reset` begins run 0, and each further call begins the next run.
+    `reset(seed=s)` begins run 0 of seed s. Requires the extra `gym`.
+
+    - **Action.** The arm to pull, from 0 on. With active feedback, an array: the arm to pull, then
+      the arms to look at, which matter only if looks arrive at the stage.
+    - **Observation.** A dict: `counts` and `sums`, the number and the sum of the rewards of each arm
+      that were observed in the last stage, by the pull and by looks; and `look`, 1 if looks arrive at
+      the next stage, else 0.
+    - **Reward.** The reward of the pull.
+    - **Info.** A dict: `stage`, the number of stages played; `regret`, the cumulative regret; and
+      `run`, the number of the run.
+
+    The episode is truncated after the last stage.
+
+    Parameters
+    ----------
+    problem, feedback
+        As in `simulate`.
+    horizon
+        The number of stages of an episode.
+    seed
+        The seed of the episodes.
+    """
+    if find_spec("gymnasium") is None:
+        raise ValueError("gymnasium is not installed; run: pip install 'kibitz[gym]'")
+    from kibitz.simulation.bandit_env import BanditEnv
+
+    return BanditEnv(
+        check_problem(problem),
+        check_feedback(feedback),
+        check_option("horizon", horizon),
+        check_option("seed", seed),
+    )

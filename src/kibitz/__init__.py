@@ -34,6 +34,7 @@ if TYPE_CHECKING:  # for type checkers and editors; Python itself uses `_NAMES` 
     from kibitz.live.agent.agent import Agent as Agent, agent as agent
     from kibitz.live.agent.from_log import from_log as from_log
     from kibitz.live.agent.rehearse import rehearse as rehearse
+    from kibitz.live.agent.report import format_report as format_report
     from kibitz.live.events import Decision as Decision, Event as Event
     from kibitz.live.service.client import Client as Client
     from kibitz.model.feedback import (
@@ -105,6 +106,7 @@ _NAMES = {
     "kibitz.live.agent.agent": "Agent agent",
     "kibitz.live.agent.from_log": "from_log",
     "kibitz.live.agent.rehearse": "rehearse",
+    "kibitz.live.agent.report": "format_report",
     "kibitz.live.events": "Decision Event",
     "kibitz.live.service.client": "Client",
 }

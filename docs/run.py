@@ -60,15 +60,6 @@ LIGHT_INK, DARK_INK = (
     "#24292f",
     "#d5dae2",
 )  # text and axes of figures by colour scheme
-COLOURS = [
-    "#0072b2",
-    "#d55e00",
-    "#009e73",
-    "#cc79a7",
-    "#e69f00",
-    "#56b4e9",
-    "#7f7f7f",
-]
 
 
 class Output(NamedTuple):
@@ -308,13 +299,20 @@ def wait_for_server(port: int) -> None:
 
 def save_output(name: str, text: str, figures: dict[str, str]) -> Output:
     """Write the figures of a block in light and in dark colours; return its output."""
+    from kibitz.plotting.picture import COLOURS, DARK_COLOURS
+
+    dark_colours = dict(zip(COLOURS, DARK_COLOURS, strict=True))
+    dark_colours[LIGHT_INK] = DARK_INK
+    dark_colours = {light.lower(): dark for light, dark in dark_colours.items()}
+    colour = re.compile("|".join(dark_colours))
     stems = []
     for file, svg in figures.items():
         stem = f"{name}-{Path(file).stem.replace(' ', '-')}"
         GENERATED.mkdir(exist_ok=True)
-        for scheme, ink in (("light", LIGHT_INK), ("dark", DARK_INK)):
+        dark_svg = colour.sub(lambda match: dark_colours[match[0]], svg)
+        for scheme, drawing in (("light", svg), ("dark", dark_svg)):
             target = GENERATED / f"{stem}-{scheme}.svg"
-            target.write_text(svg.replace(LIGHT_INK, ink), encoding="utf-8")
+            target.write_text(drawing, encoding="utf-8")
         stems.append(stem)
     return Output(
         "\n".join(line.rstrip() for line in text.rstrip().splitlines()), stems
@@ -491,6 +489,8 @@ def setup(app) -> dict[str, bool]:
 def set_figure_style() -> None:
     """Make matplotlib draw figures that suit light and dark pages."""
     import matplotlib
+
+    from kibitz.plotting.picture import COLOURS
 
     ink_settings = (
         "text.color",

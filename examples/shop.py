@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 
 import kibitz
-from kibitz.live.agent.report import table
 
 CONVERSION = {"blue": 0.10, "green": 0.16, "red": 0.30}  # unknown to the agent
 DELAY = 50  # visits until a purchase is reported
@@ -31,7 +30,7 @@ with tempfile.TemporaryDirectory() as folder:
         if visit == 1000:  # simulate a restart: nothing is lost
             agent.close()
             agent = kibitz.agent(store, "checkout")
-    print(table(agent.report()))
+    print(kibitz.format_report(agent.report()))
     agent.export(Path(folder) / "log.csv")
     agent.close()
     problem = kibitz.from_log(Path(folder) / "log.csv")

@@ -41,7 +41,7 @@ TOP_FOLDERS = "src|tests|docs|benchmarks|examples|requirements"
 PAGES_EXECUTED_ELSEWHERE = {*run.pages(), ROOT / "docs" / "live.md"}
 REFERENCE_FOLDER = ROOT / "docs/reference"
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
-PUBLIC_NAMES = sorted({*kibitz.__all__, *POLICIES} - {"bounds"})
+PUBLIC_NAMES = sorted({*kibitz.__all__, *POLICIES} - {"bounds", "plot"})
 BOUND_MODULES = ("lower", "upper", "complexity", "concentration")
 
 
@@ -170,6 +170,18 @@ def test_reference_has_an_example(name):
     assert re.search(usage_patterns.get(name, default_pattern), examples), name
 
 
+@pytest.mark.parametrize("name", kibitz.plot.__all__)
+def test_every_figure_has_a_section_with_an_example(name):
+    text = (REFERENCE_FOLDER / "plot.md").read_text()
+    section = re.search(rf"^## {name}\n(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)[1]
+    assert f"autofunction:: kibitz.plotting.charts.{name}\n" in section
+    assert f"kibitz.plot.{name}(" in "".join(find_blocks(section, "python"))
+    function = getattr(kibitz.plot, name)
+    documentation = inspect.getdoc(function)
+    for parameter in inspect.signature(function).parameters:
+        assert re.search(rf"^(\w+, )*{parameter}(, \w+)*$", documentation, re.MULTILINE), parameter
+
+
 def test_reference_index_links_to_every_page_and_error():
     text = (REFERENCE_FOLDER / "index.md").read_text()
     linked_pages = {f"{file}.md" for file in re.findall(r"\]\((\w+)\.md\)", text)}
@@ -288,7 +300,10 @@ def test_reference_lists_everything_in_a_result():
     }
     dims = [row[0] for row in read_table(page, "Dimensions")]
     assert set(dims) == {*data.dims, "swept parameters"}
-    assert [row[0] for row in read_table(page, "Attributes")] == list(data.attrs)
+    listed_attributes = [
+        name for row in read_table(page, "Attributes") for name in re.findall(r"\w+", row[0])
+    ]
+    assert sorted(listed_attributes) == sorted(data.attrs)
 
 
 OUTCOME_KINDS = ("told", "corrected", "forgotten", "silent")

@@ -38,6 +38,7 @@ if TYPE_CHECKING:  # for type checkers and editors; Python itself uses `_NAMES` 
     from kibitz.live.agent.evaluate import Evaluation as Evaluation, evaluate as evaluate
     from kibitz.live.agent.from_log import from_log as from_log
     from kibitz.live.agent.rehearse import rehearse as rehearse
+    from kibitz.live.agent.report import format_report as format_report
     from kibitz.live.events import Decision as Decision, Event as Event
     from kibitz.live.service.async_client import AsyncClient as AsyncClient
     from kibitz.live.service.client import Client as Client
@@ -132,6 +133,7 @@ _NAMES = {
     "kibitz.live.agent.evaluate": "Evaluation evaluate",
     "kibitz.live.agent.from_log": "from_log",
     "kibitz.live.agent.rehearse": "rehearse",
+    "kibitz.live.agent.report": "format_report",
     "kibitz.live.events": "Decision Event",
     "kibitz.live.service.client": "Client",
     "kibitz.live.service.async_client": "AsyncClient",

@@ -8,7 +8,7 @@ import pytest
 
 import kibitz
 from kibitz.live.agent.confidence import intervals, lost_intervals, split_delta
-from kibitz.live.agent.report import format_interval, from_plain, report, table, to_plain
+from kibitz.live.agent.report import format_interval, format_report, from_plain, report, to_plain
 
 pytestmark = pytest.mark.slow
 
@@ -74,7 +74,7 @@ def test_the_report_has_the_counts_of_each_arm(memory):
     assert data["low"].to_numpy().tolist() == low.tolist()
     assert data["high"].to_numpy().tolist() == high.tolist()
     assert data.attrs["regret_low"] == 0.0
-    text = table(data)
+    text = format_report(data)
     assert "b (paused)" in text
     assert "Regret after 4 pulls: 0 to" in text
 
@@ -91,7 +91,7 @@ def test_the_report_of_clicks_leads_with_the_loss_and_shows_rates(memory):
     assert data.attrs["loss_likely"] == verdict.loss_likely
     assert verdict.remaining is None
     assert math.isnan(data.attrs["remaining"])
-    lines = table(data).splitlines()
+    lines = format_report(data).splitlines()
     assert lines[0] == verdict.sentence
     assert lines[0].startswith(
         "No verdict yet. If you stop now and keep b, you give up at most 0.9 clicks in"
@@ -100,7 +100,7 @@ def test_the_report_of_clicks_leads_with_the_loss_and_shows_rates(memory):
     assert "1.48 to 4.04 %" in lines[3]
     assert "possible" in lines[3]
     assert data.attrs["inequality"].startswith("M(mu)/2 + E(mu)/4 < 1 / delta_i")
-    assert table(from_plain(to_plain(data))) == table(data)
+    assert format_report(from_plain(to_plain(data))) == format_report(data)
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ def test_a_report_without_any_data(memory):
     assert np.isnan(data["mean"]).all()
     assert data.attrs["warnings"] == []
     assert math.isnan(data.attrs["looks_saved"])
-    assert "-" in table(data)
+    assert "-" in format_report(data)
 
 
 def test_looks_saved_is_the_planners_estimate(memory):
@@ -207,7 +207,7 @@ def test_text_shows_unsettled_decisions_and_late_reports_apart(memory):
         time[0] += 200
         agent.tell(first_decisions[0].id, 1)
         agent.ask(n=5)
-        text = table(agent.report())
+        text = format_report(agent.report())
         assert "5 decisions are not settled and do not count yet." in text
         assert "1 reports came after their decisions had settled" in text
         assert "no reported reward" not in text  # no report means no click

@@ -158,7 +158,10 @@ def test_a_second_call_adds_curves_in_new_colours(data):
     assert plot.regret(data.sel(policy=["ucb"]), ax=ax) is ax
     assert plot.regret(data.sel(policy="ftl"), ax=ax) is ax
     assert [line.get_color() for line in ax.get_lines()] == list(COLOURS[:2])
-    assert legend_of(ax) == ["ucb", "ftl"]
+    plot.regret(10 * data, ax=ax)
+    assert ax.get_ylim()[1] > 10 * REGRET.mean(axis=1).max()
+    assert ax.get_ylim()[0] == 0
+    assert legend_of(ax)[:2] == ["ucb", "ftl"]
 
 
 def test_the_points_of_a_sweep_get_a_curve_each():

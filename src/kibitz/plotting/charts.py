@@ -264,7 +264,7 @@ def paired(
         axes.set_yticks(range(len(compared)), compared)
         axes.set_ylim(len(compared) - 0.5, -0.5)
         axes.grid(False, axis="y")
-        unit = table.attrs["unit"]
+        unit = {"draw": "problem"}.get(table.attrs["unit"], table.attrs["unit"])
         axes.set_xlabel(
             f"regret minus the regret of {baseline_name}\n(paired mean, 95 % bootstrap interval over "
             f"{int(table.attrs['n_units']):,} {unit}s; left is better)"
@@ -362,6 +362,8 @@ def _draw(ax: "Axes | None", panel: Panel) -> "Axes":
     """Draw a panel and a legend, with colours that follow the curves already in the axes."""
     with open_axes(ax) as axes:
         n_existing = len(axes.get_legend_handles_labels()[1])
+        if n_existing:
+            axes.set_autoscaley_on(True)  # the new curves may be higher than the old curves
         labels = dict.fromkeys(curve.label for curve in panel.curves)
         positions = {label: n_existing + position for position, label in enumerate(labels)}
         draw_panel(axes, panel, positions)

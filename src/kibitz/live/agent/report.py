@@ -336,8 +336,14 @@ def _to_json_number(value: Any) -> Any:
     return value
 
 
-def table(data: "xarray.Dataset") -> str:
-    """Format a report as text: the verdict, a table of the arms, a summary and warnings."""
+def format_report(data: "xarray.Dataset") -> str:
+    """Format a report as text: the verdict, a table of the arms, a summary and warnings.
+
+    Parameters
+    ----------
+    data
+        The report of an agent, as `Agent.report` and `Client.report` return it.
+    """
     rows = [HEADER, *format_rows(data)]
     widths = [max(len(row[k]) for row in rows) for k in range(len(HEADER))]
     lines = [

@@ -109,11 +109,14 @@ class Arm:
         return self.n_pulls + self.n_looks
 
     @property
+    def total(self) -> float:
+        """The float nearest to the exact sum of all observed rewards."""
+        return math.fsum([*self._parts("pull_sum"), *self._parts("look_sum")])
+
+    @property
     def mean(self) -> float:
         """The mean of all observed rewards; NaN if the arm has no observations."""
-        if not self.n_observed:
-            return float("nan")
-        return math.fsum([*self._parts("pull_sum"), *self._parts("look_sum")]) / self.n_observed
+        return self.total / self.n_observed if self.n_observed else float("nan")
 
     @property
     def settled_mean(self) -> float:
@@ -239,7 +242,7 @@ class Projection:
     n_settled: int = 0  # number of settled decisions, if the agent counts silence as a reward
     rewards: str | None = None  # the declared kind of rewards
     latest: float = 0.0
-    order: list[int] = field(default_factory=list)  # decision ids in the order of their rewards
+    order: list[tuple[int, float]] = field(default_factory=list)  # ids and rewards, as reported
 
     def set_back(self, at: float) -> None:
         """Give the time `at` to all decisions with a later time, which came from a wrong clock."""
@@ -309,8 +312,8 @@ def project(
             if event.id is None or not 1 <= event.id <= len(p.decisions):
                 raise ValueError(f"event {event.seq} names an unknown decision: {event.id}")
             record = p.decisions[event.id - 1]
-            if record.reward is None and event.kind != "forgotten":
-                p.order.append(event.id)
+            if event.reward is not None:
+                p.order.append((event.id, event.reward))
             arm.apply(record, event.kind, event.reward, silence, event.id <= p.n_settled)
     return p
 
@@ -335,7 +338,8 @@ def _add_decision(
     p.decisions.append(record)
     arm.count_decision(event.kind, silence)
     if event.kind == "observe":
-        p.order.append(event.id)
+        assert event.reward is not None
+        p.order.append((event.id, event.reward))
         arm.apply(record, "told", event.reward, silence)
 
 

@@ -1,6 +1,10 @@
 """Store the state of a policy as JSON, if the state depends on the order of the reports.
 
 The state of any other policy follows from the counts and sums of the arms (`agent/pending.py`).
+
+A correction rebuilds the state of a policy with phases from the log, because any reward may have
+decided a phase. For every other policy, a correction changes only the sum of its arm, and a new arm
+only adds an arm, so neither takes longer if the log is long.
 """
 
 import json
@@ -9,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from kibitz.live.agent.config import Config
-from kibitz.live.events import DecisionRecord, Projection
+from kibitz.live.events import DecisionRecord, Projection, expand
 from kibitz.policies.policy import list_arrays, replace_arrays
 
 
@@ -21,6 +25,21 @@ def update(config: Config, state: Any, record: DecisionRecord, reward: float) ->
     )
 
 
+def correct(config: Config, state: Any, arm_index: int, total: float) -> Any:
+    """Return the state after a correction; `total` is the new sum of all rewards of the arm."""
+    view = config.policy.view
+    assert view is not None  # every policy that holds looks has a view
+    view(config.params, state, 1).statistics.sums[arm_index] = total / config.unit
+    return state
+
+
+def add_arm(text: str, empty: Any) -> str:
+    """Return a stored state with another arm; `empty` is the initial state with this arm."""
+    stored, arrays = json.loads(text), list_arrays(empty)
+    parts = [[*part, *new.tolist()[len(part) :]] for part, new in zip(stored, arrays, strict=True)]
+    return to_json(from_json(json.dumps(parts), empty))
+
+
 def replay(config: Config, projection: Projection) -> str | None:
     """Return the state after all rewards, in the order of the log, as JSON.
 
@@ -29,10 +48,19 @@ def replay(config: Config, projection: Projection) -> str | None:
     if not config.stores_state or not projection.order:
         return None
     state = config.policy.init(config.params, len(projection.arms))
-    for id in projection.order:
-        record = projection.decisions[id - 1]
-        assert record.reward is not None
-        state = update(config, state, record, record.reward)
+    rewards: dict[int, float] = {}
+    sums: list[list[float]] = [[] for _ in projection.arms]  # exact, as in `expand`
+    for id, reward in projection.order:
+        record, old_reward = projection.decisions[id - 1], rewards.get(id)
+        rewards[id] = reward
+        arm_sum = sums[record.arm]
+        arm_sum[:] = expand([*arm_sum, reward, -(old_reward or 0.0)])
+        if old_reward is None:
+            final_reward = record.reward if config.in_turn else reward
+            assert final_reward is not None
+            state = update(config, state, record, final_reward)
+        elif not config.in_turn:
+            state = correct(config, state, record.arm, arm_sum[0] if arm_sum else 0.0)
     return to_json(state)
 
 

@@ -165,8 +165,8 @@ class SQLite:
             tables = database.rows("select name from sqlite_master where type = 'table'")
             if not tables and not create and (n_acknowledged := read_acknowledged(self.path)):
                 raise StoreDamaged(
-                    f"store {self._name} is empty, but {n_acknowledged} events were acknowledged: its "
-                    "write-ahead log was deleted; restore a backup"
+                    f"store {self._name} is empty, but {n_acknowledged} events were acknowledged: "
+                    "its write-ahead log was deleted; restore a backup"
                 )
             prepare(database, [name for (name,) in tables], self._name, create)
             return count_events(database)

@@ -335,6 +335,21 @@ def test_paths_on_pages_for_developers_exist(page):
     assert missing_names <= created_names
 
 
+def test_each_row_of_the_reliability_page_names_an_existing_test_or_script():
+    rows = [
+        line
+        for line in (ROOT / "docs/reliability.md").read_text().splitlines()
+        if line.startswith("| ") and line.count(" | ") == 3 and "| Repeat |" not in line
+    ]
+    assert len(rows) > 25
+    for row in rows:
+        names = re.findall(r"`((?:tests|benchmarks)/[\w/]+\.py)(?:::(\w+))?`", row)
+        assert names, row
+        for file, test in names:
+            assert not test or f"def {test}(" in (ROOT / file).read_text(), row
+            assert (ROOT / file).exists(), row
+
+
 def test_architecture_page_lists_every_package():
     listed_packages = {
         row[0].rstrip("/") for row in read_table(ROOT / "docs/architecture.md", "Subpackages")

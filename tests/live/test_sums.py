@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 
 import kibitz
+from kibitz.live.agent import policy_state
 from kibitz.live.events import Arm, DecisionRecord, expand
+from kibitz.live.store import queries
 
 FILES = Path(__file__).parent / "files"
 SUMS = ("pull_sum", "look_sum", "squares", "settled_sum", "settled_squares")
@@ -88,6 +90,44 @@ def test_the_expansion_of_a_sum_does_not_depend_on_the_order_of_its_terms():
         assert expand(terms) == expansion
         assert sum(map(Fraction, expansion)) == sum(map(Fraction, terms))
     assert expand([1e20, -1e20]) == []
+
+
+def test_a_correction_or_a_new_arm_does_not_read_the_log(url, monkeypatch):
+    """The state of kibitzer is changed in place, and the replay gives the same state.
+
+    Otherwise a correction of an agent with a million decisions would block it for seconds.
+    """
+    with create_agent(url, patience=100.0, silence=0.0) as agent:
+        clock = [4e9]
+        agent.now = lambda: clock[0]
+        rng = random.Random(5)
+        with monkeypatch.context() as patch:
+            patch.setattr("kibitz.live.store.queries.read_log", lambda *_: 1 / 0)
+            for step in range(300):
+                clock[0] += 1.0
+                id = (agent.look if step % 2 else agent.ask)().id
+                if rng.random() < 0.8:
+                    agent.tell(id, rng.gauss(0.5, 0.5))
+                if step % 9 == 0 and id > 120:  # a late report of a decision that is silent
+                    with contextlib.suppress(kibitz.Conflict):
+                        agent.tell(rng.randrange(1, 20), 0.25)
+                if step % 7 == 0:
+                    with contextlib.suppress(ValueError):  # the decision has no reward
+                        agent.correct(rng.randrange(1, id + 1), 1e20, force=True)
+                        agent.correct(id, rng.gauss(0.5, 0.5))
+                if step in (50, 200):
+                    agent.add(f"new-{step}")
+        kinds = [event.kind for event in agent.events()]
+        assert min(kinds.count(kind) for kind in ("corrected", "silent", "told")) > 10
+        assert agent.check() == []
+        for event in list(agent.events()):
+            if event.kind == "corrected" and abs(event.reward) > 1e19:
+                agent.correct(event.id, 0.5)
+        assert agent.check() == []
+        row = agent.store.read(lambda db: queries.read_agent(db, "checkout"))
+        empty = agent.policy.init(agent.config.params, 4)
+        sums = policy_state.from_json(row.state, empty).statistics.sums
+        assert sums.tolist() == [arm.total / agent.config.unit for arm in agent.arms()]
 
 
 def test_a_migration_replaces_rounded_sums(tmp_path):

@@ -136,11 +136,14 @@ class Arm:
         return self.n_pulls + self.n_looks
 
     @property
+    def total(self) -> float:
+        """The float nearest to the exact sum of all observed rewards."""
+        return math.fsum([*self._parts("pull_sum"), *self._parts("look_sum")])
+
+    @property
     def mean(self) -> float:
         """The mean of all observed rewards; NaN if the arm has no observations."""
-        if not self.n_observed:
-            return float("nan")
-        return math.fsum([*self._parts("pull_sum"), *self._parts("look_sum")]) / self.n_observed
+        return self.total / self.n_observed if self.n_observed else float("nan")
 
     @property
     def settled_mean(self) -> float:
@@ -261,8 +264,9 @@ class DecisionRecord:
 
 
 class Reward(NamedTuple):
-    """The reward of a decision that a checkpoint left out."""
+    """A reward of a decision, as an event reported or corrected it."""
 
+    id: int
     kind: str
     arm: int
     stage: int
@@ -275,7 +279,6 @@ class Projection:
 
     After a compaction, `decisions` lacks the decisions that the checkpoint left out. `removed` has,
     for each arm and each of its sums, floats whose exact sum is the part of the missing decisions.
-    `order` contains their rewards as (kind, arm, stage, reward) in place of their ids.
     """
 
     arms: list[Arm] = field(default_factory=list)
@@ -286,8 +289,7 @@ class Projection:
     n_settled: int = 0  # number of settled decisions, if the agent counts silence as a reward
     rewards: str | None = None  # the declared kind of rewards
     latest: float = 0.0
-    # decision ids in the order of their rewards
-    order: list[int | Reward] = field(default_factory=list)
+    order: list[Reward] = field(default_factory=list)  # in the order of the events
     removed: list[dict[str, list[float]]] = field(default_factory=list)
 
     def set_back(self, at: float) -> None:
@@ -369,8 +371,8 @@ def project(
             record = p.decisions.get(event.id or 0)
             if event.id is None or record is None:
                 raise ValueError(f"event {event.seq} names an unknown decision: {event.id}")
-            if record.reward is None and event.kind != "forgotten":
-                p.order.append(event.id)
+            if event.reward is not None:
+                p.order.append(Reward(event.id, record.kind, record.arm, record.stage, event.reward))
             arm.apply(record, event.kind, event.reward, silence, event.id <= p.n_settled)
     return p
 
@@ -404,7 +406,8 @@ def _add_decision(
     p.decisions[event.id] = record
     arm.count_decision(event.kind, silence)
     if event.kind == "observe":
-        p.order.append(event.id)
+        assert event.reward is not None
+        p.order.append(Reward(event.id, record.kind, record.arm, record.stage, event.reward))
         arm.apply(record, "told", event.reward, silence)
 
 
@@ -422,8 +425,8 @@ def make_checkpoint(p: Projection, used_ids: set[int], silence: float | None, in
     """Remove the decisions that can no longer change from a projection; return the rest as JSON.
 
     All counts and sums stay the same. Decisions stay if they are pending or not settled, or if their
-    id is in `used_ids`. The rewards of removed decisions stay in `order` if `in_order` is True. A
-    policy needs them if its state depends on the order of the rewards.
+    id is in `used_ids`. `order` stays if `in_order` is True: a policy needs it if its state depends
+    on the order of the rewards.
     """
     p.removed += [{} for _ in p.arms[len(p.removed) :]]
     terms: list[dict[str, list[float]]] = [defaultdict(list) for _ in p.arms]
@@ -437,13 +440,8 @@ def make_checkpoint(p: Projection, used_ids: set[int], silence: float | None, in
     for arm_removed, arm_terms in zip(p.removed, terms, strict=True):
         for name, floats in arm_terms.items():
             arm_removed[name] = expand([*arm_removed.get(name, ()), *floats])
-    p.order = [
-        Reward(r.kind, r.arm, r.stage, r.reward)  # type: ignore[arg-type]
-        if isinstance(entry, int) and (r := removed.get(entry)) is not None
-        else entry
-        for entry in p.order
-        if in_order or (isinstance(entry, int) and entry not in removed)
-    ]
+    if not in_order:
+        p.order = []
     p.decisions = {id: record for id, record in p.decisions.items() if id not in removed}
     return checkpoint_to_json(p)
 
@@ -464,7 +462,7 @@ def checkpoint_from_json(text: str) -> Projection:
     content = json.loads(text)
     content["arms"] = [Arm(*values) for values in content["arms"]]
     content["decisions"] = {id: DecisionRecord(*values) for id, *values in content["decisions"]}
-    content["order"] = [e if isinstance(e, int) else Reward(*e) for e in content["order"]]
+    content["order"] = [Reward(*values) for values in content["order"]]
     return Projection(**content)
 
 

@@ -1,6 +1,10 @@
 """Store the state of a policy as JSON, if the state depends on the order of the reports.
 
 The state of any other policy follows from the counts and sums of the arms (`agent/pending.py`).
+
+A correction rebuilds the state of a policy with phases from the log, because any reward may have
+decided a phase. For every other policy, a correction changes only the sum of its arm, and a new arm
+only adds an arm, so neither takes longer if the log is long.
 """
 
 import json
@@ -9,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from kibitz.live.agent.config import Config
-from kibitz.live.events import DecisionRecord, Projection, Reward
+from kibitz.live.events import DecisionRecord, Projection, Reward, expand
 from kibitz.policies.policy import list_arrays, replace_arrays
 
 
@@ -21,6 +25,21 @@ def update(config: Config, state: Any, record: DecisionRecord | Reward, reward: 
     )
 
 
+def correct(config: Config, state: Any, arm_index: int, total: float) -> Any:
+    """Return the state after a correction; `total` is the new sum of all rewards of the arm."""
+    view = config.policy.view
+    assert view is not None  # every policy that holds looks has a view
+    view(config.params, state, 1).statistics.sums[arm_index] = total / config.unit
+    return state
+
+
+def add_arm(text: str, empty: Any) -> str:
+    """Return a stored state with another arm; `empty` is the initial state with this arm."""
+    stored, arrays = json.loads(text), list_arrays(empty)
+    parts = [[*part, *new.tolist()[len(part) :]] for part, new in zip(stored, arrays, strict=True)]
+    return to_json(from_json(json.dumps(parts), empty))
+
+
 def replay(config: Config, projection: Projection) -> str | None:
     """Return the state after all rewards, in the order of the log, as JSON.
 
@@ -29,10 +48,19 @@ def replay(config: Config, projection: Projection) -> str | None:
     if not config.stores_state or not projection.order:
         return None
     state = config.policy.init(config.params, len(projection.arms))
+    rewards: dict[int, float] = {}
+    sums: list[list[float]] = [[] for _ in projection.arms]  # exact, as in `expand`
+    final_rewards = {entry.id: entry.reward for entry in projection.order}
     for entry in projection.order:
-        record = projection.decisions[entry] if isinstance(entry, int) else entry
-        assert record.reward is not None
-        state = update(config, state, record, record.reward)
+        old_reward = rewards.get(entry.id)
+        rewards[entry.id] = entry.reward
+        arm_sum = sums[entry.arm]
+        arm_sum[:] = expand([*arm_sum, entry.reward, -(old_reward or 0.0)])
+        if old_reward is None:
+            reward = final_rewards[entry.id] if config.in_turn else entry.reward
+            state = update(config, state, entry, reward)
+        elif not config.in_turn:
+            state = correct(config, state, entry.arm, arm_sum[0] if arm_sum else 0.0)
     return to_json(state)
 
 

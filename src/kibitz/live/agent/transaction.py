@@ -168,7 +168,9 @@ class Transaction:
             queries.insert_arm(self.database, self.number, arm_index, name)
             self._append(kind, None, arm_index, None, None)
             if self.state is not None:
-                self._replay()
+                init, params = self.config.policy.init, self.config.params
+                if not policy_state.is_outdated(self.state, init(params, arm_index)):
+                    self.state = policy_state.add_arm(self.state, init(params, arm_index + 1))
             return
         arm_index = self._find_arm(name)
         arm = self.arms[arm_index]
@@ -479,8 +481,12 @@ class Transaction:
         self._changed.add(id)
         if is_first and reward is not None:
             self._learn(record, reward)
-        elif reward is not None and self.config.stores_state:
+        elif reward is not None and self.config.in_turn:
             self._replay()
+        elif reward is not None and self.config.stores_state:
+            total = self.arms[record.arm].total
+            state = policy_state.correct(self.config, self._load_state(), record.arm, total)
+            self.state = policy_state.to_json(state)
 
     # ----------------------------------------------------------------------------- policy state
 
@@ -491,16 +497,21 @@ class Transaction:
         return empty if self.state is None else policy_state.from_json(self.state, empty)
 
     def _learn(self, record: DecisionRecord, reward: float) -> None:
-        """Update the stored state of the policy with a reward.
+        """Update the stored state of the policy with a reward, whose event is already appended.
 
         Do nothing if the state of the policy follows from the counts and is not stored.
         """
-        if self.config.stores_state:
-            state = policy_state.update(self.config, self._load_state(), record, reward)
-            self.state = policy_state.to_json(state)
+        if not self.config.stores_state:
+            return
+        empty = self.config.policy.init(self.config.params, len(self.arms))
+        if policy_state.is_outdated(self.state, empty):
+            self._replay()  # the log already contains the reward
+            return
+        state = policy_state.update(self.config, self._load_state(), record, reward)
+        self.state = policy_state.to_json(state)
 
     def _replay(self) -> None:
-        """Rebuild the stored state from the log after a correction or a new arm."""
+        """Rebuild the stored state from the log."""
         self._write()
         projection = queries.replay_log(
             self.database, self.number, self.config.patience, self.config.silence

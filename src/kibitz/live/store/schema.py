@@ -283,11 +283,12 @@ def add_settled_counts(database: Database) -> None:
 
     Schema 3 has no settled counts, no kind of rewards, and rounded sums. The rewards of an old agent
     are the rewards for which its policy was made. The settled counts and the exact sums follow from
-    the log.
+    the log. The next operation rebuilds the stored state of a policy.
     """
     execute(
         database,
         """
+        update agents set state = '[]' where state is not null;
         alter table agents add column n_settled bigint not null default 0;
         alter table agents add column rewards text;
         alter table arms add column n_settled bigint not null default 0;

@@ -202,8 +202,8 @@ class SQLite:
             tables = database.rows("select name from sqlite_master where type = 'table'")
             if not tables and not create and (n_acknowledged := read_acknowledged(self.path)):
                 raise StoreDamaged(
-                    f"store {self._name} is empty, but {n_acknowledged} events were acknowledged: its "
-                    "write-ahead log was deleted; restore a backup"
+                    f"store {self._name} is empty, but {n_acknowledged} events were acknowledged: "
+                    "its write-ahead log was deleted; restore a backup"
                 )
             names = [name for (name,) in tables]
             self.found_version = prepare(database, names, self._name, create)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:  # for type checkers and editors; Python itself uses `_NAMES` 
     from kibitz._jit import jit as jit
     from kibitz.evaluation.bayes_optimal import bayes_optimal as bayes_optimal
     from kibitz.live.agent.agent import Agent as Agent, agent as agent
-    from kibitz.live.agent.evaluate import Evaluation as Evaluation, evaluate as evaluate
+    from kibitz.live.agent.evaluate import evaluate as evaluate
     from kibitz.live.agent.from_log import from_log as from_log
     from kibitz.live.events import Decision as Decision, Event as Event
     from kibitz.live.service.client import Client as Client
@@ -94,7 +94,7 @@ _NAMES = {
     "kibitz.evaluation.bayes_optimal": "bayes_optimal",
     "kibitz.simulation.check": "check",
     "kibitz.live.agent.agent": "Agent agent",
-    "kibitz.live.agent.evaluate": "Evaluation evaluate",
+    "kibitz.live.agent.evaluate": "evaluate",
     "kibitz.live.agent.from_log": "from_log",
     "kibitz.live.events": "Decision Event",
     "kibitz.live.service.client": "Client",

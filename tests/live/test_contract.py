@@ -166,7 +166,7 @@ def test_keys_are_erased_and_decisions_have_probabilities(create_agent):
     interface, agent = create_agent(bucket=0.5)
     decision = interface.ask(key="visitor-1")
     assert decision.probability == 0.5 / 3 + 0.5 * (decision.arm == "blue")
-    assert list(interface.events())[-1].probability == decision.probability
+    assert list(interface.events())[-1][7] == decision.probability
     interface.tell(decision.id, 1.0)
     arms = agent.arms()
     assert interface.erase("visitor-1") == ["erased"]
@@ -175,7 +175,7 @@ def test_keys_are_erased_and_decisions_have_probabilities(create_agent):
         interface.erase([])
     assert agent.arms() == arms
     assert agent.check() == []
-    assert "visitor-1" not in {event.key for event in interface.events()}
+    assert "visitor-1" not in {event[6] for event in interface.events()}
 
 
 def test_settled_counts_are_reported(create_agent):

@@ -20,6 +20,7 @@ import numpy as np
 import kibitz
 from kibitz.bounds.concentration import sample_ratio_p_value
 from kibitz.live.agent.confidence import unit_intervals
+from kibitz.live.agent.evaluate import Evaluation
 
 CAMPAIGNS = ("all", "men", "women")
 DELTA = 0.05
@@ -38,9 +39,11 @@ def read_log(wheel: zipfile.ZipFile, policy: str, campaign: str) -> dict[str, li
     }
 
 
-def describe(name: str, result: kibitz.Evaluation) -> str:
+def describe(name: str, result: Evaluation) -> str:
+    """Format an evaluation as a line; rates are in per cent."""
     return (
-        f"  {name:22}  {100 * result.value:5.2f} ({100 * result.low:4.2f} to {100 * result.high:4.2f})"
+        f"  {name:22}  {100 * result.value:5.2f} "
+        f"({100 * result.low:4.2f} to {100 * result.high:4.2f})"
         f"  self-normalised {100 * result.self_normalised:5.2f}  matched {result.n_matched:5}"
         f"  visits for ± 0.1: {result.visits_needed:,.0f}"
     )

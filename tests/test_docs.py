@@ -12,7 +12,7 @@ import pytest
 import run
 
 import kibitz
-from kibitz.live.events import ARM_STATUS, DECISION_KINDS, DECLARATIONS, Event
+from kibitz.live.events import ARM_STATUS, DECISION_KINDS, DECLARATIONS, NOTES, REPORT_KINDS, Event
 from kibitz.policies import POLICIES
 
 ROOT = Path(__file__).parents[1]
@@ -306,9 +306,6 @@ def test_reference_lists_everything_in_a_result():
     assert sorted(listed_attributes) == sorted(data.attrs)
 
 
-OUTCOME_KINDS = ("told", "corrected", "forgotten", "silent")
-
-
 def test_reference_lists_everything_in_a_log():
     page = REFERENCE_FOLDER / "files.md"
     assert [row[0] for row in read_table(page, "The log of an agent")] == list(Event._fields)
@@ -316,7 +313,7 @@ def test_reference_lists_everything_in_a_log():
     kinds = {
         name for row in rows.splitlines() for name in re.findall(r"`(\w+)`", row.split(" | ")[0])
     }
-    assert kinds == {*DECISION_KINDS, *ARM_STATUS, *DECLARATIONS, *OUTCOME_KINDS}
+    assert kinds == {*DECISION_KINDS, *ARM_STATUS, *DECLARATIONS, *REPORT_KINDS, *NOTES}
 
 
 @pytest.mark.parametrize("page", DEVELOPER_PAGES, ids=relative_path)

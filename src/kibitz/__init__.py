@@ -35,7 +35,7 @@ if TYPE_CHECKING:  # for type checkers and editors; Python itself uses `_NAMES` 
     from kibitz.evaluation.compare import compare as compare
     from kibitz.evaluation.league import league as league
     from kibitz.live.agent.agent import Agent as Agent, agent as agent
-    from kibitz.live.agent.evaluate import Evaluation as Evaluation, evaluate as evaluate
+    from kibitz.live.agent.evaluate import evaluate as evaluate
     from kibitz.live.agent.from_log import from_log as from_log
     from kibitz.live.agent.rehearse import rehearse as rehearse
     from kibitz.live.agent.report import format_report as format_report
@@ -130,7 +130,7 @@ _NAMES = {
     "kibitz.evaluation.league": "league",
     "kibitz.simulation.check": "check",
     "kibitz.live.agent.agent": "Agent agent",
-    "kibitz.live.agent.evaluate": "Evaluation evaluate",
+    "kibitz.live.agent.evaluate": "evaluate",
     "kibitz.live.agent.from_log": "from_log",
     "kibitz.live.agent.rehearse": "rehearse",
     "kibitz.live.agent.report": "format_report",

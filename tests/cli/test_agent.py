@@ -149,7 +149,7 @@ def test_declare_rewards(agent):
     code, out, _ = agent("declare-rewards", "checkout", "bernoulli", "--json")
     assert (code, json.loads(out)) == (0, {"result": "duplicate"})
     code, out, _ = agent("events", "checkout", "--after", "2")
-    assert out.split("\t")[2:] == ["declared_bernoulli", "-", "-", "-", "-\n"]
+    assert out.split("\t")[2:] == ["declared_bernoulli", "-", "-", "-", "-", "-", "-\n"]
     code, _, err = agent("declare-rewards", "checkout", "gaussian")
     assert code == 2
     assert "'bernoulli' or 'bounded'" in err
@@ -242,3 +242,69 @@ def test_simulation_samples_from_a_log(kibitz, log_file):
     assert (code, "--means cannot be used with --log" in err) == (2, True)
     code, _, err = kibitz(*args)
     assert (code, "use --means" in err, "--log FILE" in err) == (2, True, True)
+
+
+def test_bucket_compact_erase_and_evaluate(kibitz, tmp_path):
+    store, log = tmp_path / "shop.db", tmp_path / "log.csv"
+    options = ("--arms", "blue,green", "--rewards", "bernoulli", "--seed", "1", "--bucket", "1")
+    assert kibitz("agent", "create", "checkout", "--store", store, *options)[0] == 0
+    for n in range(1, 5):
+        code, out, _ = kibitz(
+            "agent", "ask", "checkout", "--store", store, "--key", f"k{n}", "--json"
+        )
+        decision = json.loads(out)
+        assert (code, decision["probability"], decision["bucket"]) == (0, 0.5, True)
+        kibitz("agent", "tell", "checkout", n, 1, "--store", store)
+    kibitz("agent", "export", "checkout", log, "--store", store)
+    code, out, err = kibitz("evaluate", log, "--arm", "blue", "--json")
+    assert (code, err) == (0, "")
+    assert json.loads(out)["n_visits"] == 4
+    code, out, err = kibitz("evaluate", log, "--policy", "thompson:rewards=bernoulli")
+    assert (code, err) == (0, "")
+    assert "randomised visits" in out
+    assert "pass one of --policy and --arm" in kibitz("evaluate", log)[2]
+    assert (
+        "--delta must be in (0, 1), got 2"
+        in kibitz("evaluate", log, "--arm", "blue", "--delta", 2)[2]
+    )
+    erase = ("agent", "erase", "checkout", "--store", store, "--key", "k2", "--key", "nobody")
+    assert kibitz(*erase) == (0, "erased\nunknown\n", "")
+    assert json.loads(kibitz(*erase, "--json")[1]) == {"results": ["unknown", "unknown"]}
+    compact = ("agent", "compact", "checkout", "--store", store, "--before")
+    assert "--before must be a date such as 2026-01-31, got 'soon'" in kibitz(*compact, "soon")[2]
+    assert kibitz(*compact, "2100-01-01") == (0, "replaced 10 events by a checkpoint\n", "")
+    assert kibitz("agent", "check", "--store", store) == (0, "checkout: no problems found\n", "")
+    kibitz("agent", "ask", "checkout", "--store", store)
+    kibitz("agent", "export", "checkout", log, "--store", store)
+    message = kibitz("evaluate", log, "--arm", "blue")[2]
+    assert "LOG cannot answer: it has no randomised visits" in message
+
+
+def test_store_backup_restore_and_migrate(agent, kibitz, tmp_path):
+    store, backup, copy = (tmp_path / name for name in ("shop.db", "backup.db", "copy.db"))
+    assert kibitz("store", "backup", backup, "--store", store)[:2] == (
+        0, f"written to {backup}; agents checked: 1\n",
+    )  # fmt: skip
+    assert kibitz("store", "restore", backup, "--store", copy)[:2] == (
+        0, f"restored {copy}; agents checked: 1\n",
+    )  # fmt: skip
+    code, _, err = kibitz("store", "restore", backup, "--store", copy)
+    assert (code, "already exists; use --replace to replace its data" in err) == (2, True)
+    code, out, _ = kibitz("store", "restore", backup, "--store", copy, "--replace", "--json")
+    assert (code, json.loads(out)["n_agents"]) == (0, 1)
+    out = kibitz("store", "migrate", "--store", copy)[1]
+    assert re.fullmatch(r"the store already has schema \d+\n", out)
+    code, _, err = kibitz("store", "backup", backup, "--store", "postgresql://localhost/shop")
+    assert (code, "use pg_dump" in err) == (2, True)
+
+
+def test_rehearse_with_a_bucket(kibitz, tmp_path):
+    store = tmp_path / "rehearsal.db"
+    code, _, err = kibitz(
+        "rehearse", "--means", "0.1,0.3", "--rewards", "bernoulli", "--horizon", "100", "--runs", "1",
+        "--bucket", "0.5", "--store", store,
+    )  # fmt: skip
+    assert (code, err) == (0, "")
+    out = kibitz("agent", "events", "rehearsal-0", "--store", store, "--json")[1]
+    events = [json.loads(line) for line in out.splitlines()]
+    assert 25 < sum(event["bucket"] == "0 1" for event in events) < 75

@@ -185,8 +185,9 @@ def test_every_example_in_the_help_runs(commands, kibitz, tmp_path, monkeypatch)
     (tmp_path / "tests.csv").write_text(  # for `kibitz league --tests`
         "test,arm,impressions,clicks\n1,old,900,40\n1,new,950,60\n"
     )
-    (tmp_path / "log.csv").write_text(  # for `kibitz plan --log`
-        "arm,reward\nold,0\nold,1\nold,0\nnew,1\nnew,0\nnew,0\n"
+    (tmp_path / "log.csv").write_text(  # for `kibitz plan --log` and `kibitz evaluate`
+        "arm,reward,probability\n"
+        "blue,0,0.5\nblue,1,0.5\nblue,0,0.5\ngreen,1,0.5\ngreen,0,0.5\ngreen,0,0.5\n"
     )
     # These examples run first, because other examples need the agent and the token.
     first_commands = ["agent create", "agent ask", "agent tell", "token create"]

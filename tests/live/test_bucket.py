@@ -11,6 +11,7 @@ from scipy import stats
 
 import kibitz
 from kibitz.bounds.concentration import sample_ratio_evidence
+from kibitz.live.agent import report
 from kibitz.live.agent.transaction import Transaction
 
 ARMS = ["a", "b", "c"]
@@ -191,7 +192,7 @@ def test_a_fair_bucket_gives_no_warning_at_any_time(memory):
                 agent.now = lambda second=second: 2e9 + second
                 decisions = agent.ask(n=4)
                 clicks = [rng.random() < {"a": 0.1, "b": 0.5, "c": 0.9}[d.arm] for d in decisions]
-                reports = [(d.id, c) for d, c in zip(decisions, clicks, strict=True)]
-                agent.tell([r for r in reports if silence == "forget" or r[1]] or reports[:1])
-                assert reports._check_sample_ratio(agent.arms()) == []
+                told = [(d.id, c) for d, c in zip(decisions, clicks, strict=True)]
+                agent.tell([pair for pair in told if silence == "forget" or pair[1]] or told[:1])
+                assert report._check_sample_ratio(agent.arms()) == []
             assert agent.check() == []

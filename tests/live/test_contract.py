@@ -61,6 +61,9 @@ class HttpAgent:
             return [answer["result"] for answer in self.send("POST", "/observe", rows)]
         return self.post("observe", arm=arm, reward=reward, key=key)["result"]
 
+    def erase(self, key):
+        return self.post("erase", key=key)["results"]
+
     def forget(self, id):
         return self.post("forget", id=id)["result"]
 
@@ -194,6 +197,22 @@ def test_declared_rewards_are_an_event_and_limit_later_rewards(create_agent):
     assert interface.report().attrs["rewards"] == "bernoulli"
     assert tuple(list(interface.events())[-2])[2:] == ("declared_bernoulli", *[None] * 6)
     assert agent.check() == []
+
+
+def test_keys_are_erased_and_decisions_have_probabilities(create_agent):
+    interface, agent = create_agent(bucket=0.5)
+    decision = interface.ask(key="visitor-1")
+    assert decision.probability == 0.5 / 3 + 0.5 * (decision.arm == "blue")
+    assert list(interface.events())[-1][7] == decision.probability
+    interface.tell(decision.id, 1.0)
+    arms = agent.arms()
+    assert interface.erase("visitor-1") == ["erased"]
+    assert interface.erase(["visitor-1", "visitor-2"]) == ["unknown", "unknown"]
+    with pytest.raises(ValueError, match="key"):
+        interface.erase([])
+    assert agent.arms() == arms
+    assert agent.check() == []
+    assert "visitor-1" not in {event[6] for event in interface.events()}
 
 
 def test_settled_counts_are_reported(create_agent):

@@ -152,6 +152,30 @@ def test_the_interval_holds_at_all_times(baseline, drift):
     assert n_failed <= 46
 
 
+def test_the_interval_of_a_learning_policy_contains_its_value():
+    """The value is the average mean of the arms that the policy chooses at the visits.
+
+    If the interval with δ = 0.1 fails with probability 0.1, more than 11 of 40 runs fail with
+    probability below 0.001. The mean error of 40 estimates is within 4 standard errors.
+    """
+    assert stats.binom.sf(11, 40, 0.1) < 0.001
+    n_failed, errors = 0, []
+    for seed in range(40):
+        log = make_log(500, [9, seed])
+        slow_policy, stage, means = reference.UCB(3), 1, []
+        for arm, reward in zip(log["arm"], log["reward"], strict=True):
+            choice = slow_policy.pull(stage)
+            means.append(MEANS["abc"[choice]])
+            if "abc"[choice] == arm:
+                slow_policy.update(stage, choice, reward / 0.5, False)
+                stage += 1
+        result = kibitz.evaluate(log, kibitz.ucb(), delta=0.1)
+        n_failed += not result.low <= np.mean(means) <= result.high
+        errors.append(result.value - np.mean(means))
+    assert n_failed <= 11
+    assert abs(np.mean(errors)) < 4 * np.std(errors) / math.sqrt(40)
+
+
 def test_the_bucket_of_an_agent_answers(memory):
     """The intervals of three agents contain the truth, each with probability at least 0.999."""
     rng = np.random.default_rng(6)

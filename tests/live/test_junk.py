@@ -26,6 +26,7 @@ VALID_ARGUMENTS = {
     "forget": {"id": 1}, "correct": {"id": 1, "reward": 0.5},
     "add": {"arm": "red"}, "pause": {"arm": "blue"}, "resume": {"arm": "blue"},
     "retire": {"arm": "nobody"}, "declare_rewards": {"rewards": "bounded"},
+    "compact": {"before": 0.0}, "erase": {"key": "visit-1"},
     "report": {}, "verdict": {}, "events": {}, "export": {"file": "log.csv"},
 }  # fmt: skip
 UNTESTED_METHODS = {"batch", "close", "arms", "check"}  # internal, or without arguments

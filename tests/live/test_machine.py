@@ -250,8 +250,9 @@ class History(RuleBasedStateMachine):
         assert self.agent.check() == []
         rows = self.agent.store.read(lambda database: database.rows("select id from decisions"))
         stored_ids = {id for (id,) in rows}
-        self.model.removed = self.model.decisions.keys() - stored_ids
-        for id in self.model.removed:
+        newly_removed = self.model.decisions.keys() - stored_ids - self.model.removed
+        self.model.removed |= newly_removed
+        for id in newly_removed:
             decision = self.model.decisions[id]
             assert decision[4] != "pending"
             assert decision[3] < self.now - seconds

@@ -29,6 +29,7 @@ BODIES = {
     "observe": {"arm": "blue", "reward": 1.0},
     "forget": {"id": 1}, "correct": {"id": 1, "reward": 1.0}, "arms": {"arm": "red"},
     "arms/": {"state": "paused"}, "rewards": {"rewards": "bernoulli"},
+    "erase": {"key": "visit-1"},
     "/v1/agents": {"name": "banner", "arms": ["old", "new"], "rewards": "bernoulli"},
 }  # fmt: skip
 OPERATIONS = [route.endpoint for route in ROUTES]

@@ -213,7 +213,8 @@ class Transaction:
 
     def compact(self, before: float) -> int:
         """Replace the events before a time by a checkpoint; return the number of these events."""
-        self._write()
+        if self._events:
+            self._write()
         last = queries.find_last_before(self.database, self.number, before)
         checkpoint = queries.read_checkpoint(self.database, self.number)
         first = 0 if checkpoint is None else checkpoint.n_events
@@ -231,10 +232,12 @@ class Transaction:
 
     def erase(self, keys: list[str]) -> list[str]:
         """Remove keys from the store; return "erased" or "unknown" for each key."""
-        self._write()
+        if self._events:
+            self._write()
         self._read("key", [key for key in keys if key not in self._keys])
         ids = {key: id for key in keys if (id := self._keys[key]) is not None}
-        queries.erase_keys(self.database, self.number, [*ids.values()])
+        if ids:
+            queries.erase_keys(self.database, self.number, [*ids.values()])
         for key, id in ids.items():
             self._decisions[id].key = self._keys[key] = None
             self._append("erased", id, None, None, None)

@@ -51,7 +51,7 @@ SCRIPT_FOLDERS = ("tutorials", "gallery")
 NOTEBOOK_FOLDERS = ("tutorials", "howto")
 
 BLOCK = re.compile(r"^```(python|sh)\n(.*?)^```\n", re.MULTILINE | re.DOTALL)
-SERVER = re.compile(r"^kibitz serve .*&$", re.MULTILINE)
+SERVER = re.compile(r"^(?:kibitz serve|uvicorn) .*&$", re.MULTILINE)
 PORT = "8765"  # the port that pages show; a free port replaces it in each run
 BLOCK_SECONDS = 600  # the longest duration of an `sh` block
 SERVER_SECONDS = 60  # the longest start of a server
@@ -212,6 +212,7 @@ class Shell:
         self.script = tools / "block.sh"
         programs = {
             "kibitz": f'exec "{sys.executable}" -m kibitz.cli "$@"',
+            "uvicorn": f'exec "{sys.executable}" -m uvicorn "$@"',
             "pip": "exit 0",  # everything is installed
         }
         for name, command in programs.items():

@@ -263,7 +263,7 @@ def test_a_reward_is_told_by_the_key_of_its_decision(create_agent):
     with pytest.raises(kibitz.UnknownDecision, match=sentence):
         interface.tell(key="visitor-4", reward=1.0)
     for arguments in ({"reward": 1.0}, {"id": 1, "key": "visitor-1", "reward": 1.0}):
-        with pytest.raises(ValueError, match="tell needs either the id or the key of a decision"):
+        with pytest.raises(ValueError, match="either id or key is required to name a decision"):
             interface.tell(**arguments)
     told = [(event.id, event.reward) for event in agent.events() if event.kind == "told"]
     assert told == [(3, 1.0), (2, 0.5)]

@@ -27,7 +27,7 @@ from kibitz.live.agent.config import (
     check_same,
     to_stored,
 )
-from kibitz.live.agent.history import parse_observation
+from kibitz.live.agent.history import check_one_name, parse_observation
 from kibitz.live.agent.transaction import KnownArms, Operation, Transaction, read_arms
 from kibitz.live.events import Arm, Decision, Event
 from kibitz.live.store import audit, connect, queries, sqlite_path
@@ -555,6 +555,5 @@ def _parse_report(pair: Any) -> tuple[Any, Any]:
 
 def name_decision(id: Any, key: Any, reward: Any, force: Any) -> Operation:
     """Return the operation that tells a reward of the decision with this id or this key."""
-    if (id is None) == (key is None):
-        raise ValueError("tell needs either the id or the key of a decision; give one of them")
+    check_one_name(id, key)
     return ("tell", (id, reward, force)) if key is None else ("tell_key", (key, reward, force))

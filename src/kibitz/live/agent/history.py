@@ -1,4 +1,4 @@
-"""Parse a history of observations from CSV or JSON lines.
+"""Validate lists of reports, and parse a history of observations from CSV or JSON lines.
 
 A row has an arm, a reward and a key. The key identifies the observation, so a history that is
 imported twice counts once.
@@ -14,6 +14,15 @@ from kibitz._validation import invalid, short_repr
 COLUMNS = ("arm", "reward", "key")
 
 Observation = tuple[str, float, str]
+
+
+def check_one_name(id: Any, key: Any) -> None:
+    """Raise ValueError unless a decision is named either by its id or by its key."""
+    if (id is None) == (key is None):
+        raise ValueError(
+            "either id or key is required to name a decision, but not both, got "
+            f"id={short_repr(id)} and key={short_repr(key)}"
+        )
 
 
 def parse_observation(row: Any) -> tuple[Any, Any, Any]:

@@ -9,7 +9,7 @@ Labels are names of routes, statuses and agents. No label contains a token, a ke
 """
 
 import asyncio
-import collections
+import functools
 import hmac
 import os
 import threading
@@ -77,13 +77,17 @@ class Metrics:
             "Transactions that were run again after the connection to the store was lost.",
             registry=registry,
         )
+        # Finding the series of some labels takes longer than counting, so the series are cached.
+        self._get_requests = functools.cache(self.requests.labels)
+        self._get_seconds = functools.cache(self.seconds.labels)
+        self._get_results = functools.cache(self.results.labels)
         self._n_retries = 0
         self._lock = threading.Lock()
 
     def count_request(self, method: str, route: str, status: int, seconds: float) -> None:
         """Count an answered request."""
-        self.requests.labels(method, route, status).inc()
-        self.seconds.labels(method, route).observe(seconds)
+        self._get_requests(method, route, status).inc()
+        self._get_seconds(method, route).observe(seconds)
 
     def count_commit(self, n_requests: int, seconds: float) -> None:
         """Count a commit."""
@@ -93,15 +97,13 @@ class Metrics:
 
     def count_results(self, agent: str, answer: Any) -> None:
         """Count the results in the answer to a request: an object, or a list of objects."""
-        answers = answer if isinstance(answer, list) else [answer]
-        names = (getattr(single_answer, "result", None) for single_answer in answers)
-        for name, n in collections.Counter(names).items():
-            if name is not None:
-                self.results.labels(agent, name).inc(n)
+        for single_answer in answer if isinstance(answer, list) else (answer,):
+            if (result := getattr(single_answer, "result", None)) is not None:
+                self._get_results(agent, result).inc()
 
     def count_conflict(self, agent: str) -> None:
         """Count a request that contradicts an earlier request."""
-        self.results.labels(agent, "conflict").inc()
+        self._get_results(agent, "conflict").inc()
 
     def _count_retries(self) -> None:
         with self._lock:

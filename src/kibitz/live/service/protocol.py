@@ -15,7 +15,7 @@ from urllib.parse import quote, urlsplit
 
 from kibitz._errors import Conflict, StoreUnavailable, UnknownAgent, UnknownDecision
 from kibitz._validation import flag, invalid, number, text, whole
-from kibitz.live.agent.history import parse_observation
+from kibitz.live.agent.history import check_one_name, parse_observation
 from kibitz.live.events import Decision, Event
 
 RESPONSE_SECONDS = 10.0  # how long to wait for a response before retrying
@@ -98,8 +98,7 @@ class Requests:
         if isinstance(id, list | tuple) and reward is None:
             reports = [_make_report(decision, value, force) for decision, value in id]
             return self._post("tell", reports, _parse_results)
-        if (id is None) == (key is None):
-            raise ValueError("tell needs either the id or the key of a decision; give one of them")
+        check_one_name(id, key)
         if key is None:
             return self._post("tell", _make_report(id, reward, force))
         body = {"key": key, "reward": _to_json_reward(reward), "force": flag(force, "force")}

@@ -48,10 +48,11 @@ def restore(file: str | os.PathLike[str], url: str, replace: bool = False) -> in
         )
     if not target.parent.is_dir():
         raise ValueError(f"the folder of store {short_repr(str(target))} does not exist")
-    with _copy(source, target.parent) as (copy, n_agents), hold_lock(target):
+    with _copy(source, target.parent) as (copy, n_agents), hold_lock(target) as lock_file:
         if exists:
             _remove_write_ahead_log(target)
         os.replace(copy, target)
+        os.ftruncate(lock_file, 0)  # the number of acknowledged events was that of the old file
         _sync_folder(target.parent)
     return n_agents
 

@@ -82,14 +82,16 @@ def count_events(database: Database) -> int:
     """Return the number of events of all agents."""
     [(n_events,)] = database.rows("select coalesce(sum(n_events), 0) from agents")
     return int(n_events)
+
+
 @contextlib.contextmanager
-def hold_lock(path: Path) -> Iterator[None]:
-    """Hold the write lock of the store at a path."""
+def hold_lock(path: Path) -> Iterator[int]:
+    """Hold the write lock of the store at a path; yield the descriptor of its lock file."""
     descriptor = os.open(f"{path}-lock", os.O_RDWR | os.O_CREAT, 0o666)
     try:
         if fcntl is not None:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
+        yield descriptor
     finally:
         os.close(descriptor)
 

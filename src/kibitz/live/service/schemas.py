@@ -66,6 +66,8 @@ class NewAgent(Struct, forbid_unknown_fields=True):
     seed: Annotated[int, Meta(ge=0, le=2**62 - 1)] | None = None
     patience: float | None = None
     silence: float | Literal["forget"] = "forget"
+    bucket: float = 0.0
+    bucket_is_free: bool = False
 
 
 class Forget(Struct, forbid_unknown_fields=True):
@@ -128,6 +130,8 @@ class AgentDescription(Struct):
     scale: float | None
     patience: float | None
     silence: float | Literal["forget"]
+    bucket: float
+    bucket_is_free: bool
 
 
 class Deleted(Struct):
@@ -271,7 +275,7 @@ AGENT = {
     "name": "banner", "arms": [{"arm": "old", "state": "active"}, {"arm": "new", "state": "active"}],
     "rewards": "bernoulli",
     "policy": {"name": "ucb", "parameters": {"exploration": 2.0, "ignore_looks": False}},
-    "scale": None, "patience": 3600.0, "silence": 0.0,
+    "scale": None, "patience": 3600.0, "silence": 0.0, "bucket": 0.0, "bucket_is_free": False,
 }  # fmt: skip
 CREATE_AGENT = Example(
     {

@@ -249,8 +249,7 @@ def test_ten_thousand_random_strings_do_not_break_the_parser(memory, monkeypatch
                 status = int(transport.written[9:12])
                 statuses.add(status)
                 assert status < 500 or status == 505, (sent_bytes, transport.written)
-            protocol._stop_timer()
-            protocol._unset_keepalive_if_required()
+            protocol.connection_lost(None)
         await service.state.writer.finish()
 
     asyncio.run(receive_all())
@@ -268,6 +267,33 @@ def test_malformed_http_is_answered_with_a_json_error(agent_and_host):
         assert answer.status == 400
         assert json.loads(answer.read()) == running.NOT_HTTP_ERROR
         assert answer.getheader("x-content-type-options") == "nosniff"
+
+
+@pytest.mark.parametrize(
+    ("version", "framing"),
+    [
+        ("1.1", "Content-Length: 4\r\nTransfer-Encoding: chunked"),
+        ("1.1", "Transfer-Encoding: chunked\r\nContent-Length: 0"),
+        ("1.1", "Content-Length: 4\r\ntransfer-encoding:\tChunked"),
+        ("1.1", "Content-Length: 4\r\nContent-Length: 5"),
+        ("1.1", "Transfer-Encoding: chunked, identity"),
+        ("1.0", "Connection: keep-alive\r\nTransfer-Encoding: chunked"),
+    ],
+)
+def test_an_ambiguous_length_is_rejected_and_the_connection_closed(agent_and_host, version, framing):
+    """A proxy that finds another end of the body must not be able to hide a second request in it."""
+    agent, host = agent_and_host
+    hidden_request = f"POST {PATH}/ask HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n"
+    for path in (f"POST {PATH}/ask", f"GET {PATH}", "POST /nowhere", "GET /docs"):
+        head = f"{path} HTTP/{version}\r\nHost: localhost\r\n{framing}\r\n\r\n"
+        with sockets(host, 1, f"{head}0\r\n\r\n{hidden_request}".encode()) as [connection]:
+            answer = http.client.HTTPResponse(connection)
+            answer.begin()
+            assert (answer.status, answer.getheader("connection")) == (400, "close")
+            assert json.loads(answer.read())["error"]["code"] == "bad_request"
+            with contextlib.suppress(ConnectionError):
+                assert connection.recv(1000) == b""
+    assert len(list(agent.events())) == 2
 
 
 # --------------------------------------------------------------------------- stops and restarts

@@ -4,10 +4,8 @@ import asyncio
 import contextlib
 import http.client
 import json
-import logging
 import re
 import socket
-import struct
 import threading
 import time
 from urllib.parse import urlsplit
@@ -208,20 +206,6 @@ def test_a_client_that_never_reads_is_disconnected(url, serve_store, monkeypatch
             while not connection.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
                 assert time.monotonic() < deadline
                 time.sleep(0.05)
-
-
-def test_clients_that_leave_a_stream_leave_no_lines_in_the_log(url, serve_store, caplog):
-    caplog.set_level(logging.WARNING)
-    with serve_store(url) as address:
-        host = urlsplit(address).netloc
-        for _ in range(10):
-            with open_socket(host, get(f"{PATH}/events", **STREAM)) as connection:
-                connection.recv(1000)
-                reset = struct.pack("ii", 1, 0)  # close with a reset, as a crashed client does
-                connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, reset)
-        with kibitz.Client(address) as client:
-            client.ask()
-    assert caplog.records == []
 
 
 # ----------------------------------------------------------------------------------------- reads

@@ -509,7 +509,8 @@ def main():
                 if url is None:
                     url = str(folder / "attacked.db")
                     tokens = make_store(url)
-                service = Service(url, folder / "log", max_files=256)
+                max_files = 256 if name == "half-open" else None
+                service = Service(url, folder / "log", max_files)
                 is_sound &= run_load(name, service, tokens, arguments.seconds)
                 is_sound &= service.stop() == 0
             else:

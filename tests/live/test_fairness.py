@@ -365,6 +365,19 @@ def test_the_queue_is_limited_by_decisions(url, service, monkeypatch):
     assert running_service.app.state.writer.n_waiting == 0
 
 
+def test_large_requests_do_not_fill_the_queue_of_small_requests(url, service, monkeypatch):
+    running_service = service(url)
+    running_service.send("POST", f"{PATH}/ask")
+    monkeypatch.setattr(group_commit, "MAX_WAITING", 50)
+
+    async def run():
+        large = [running_service.call("POST", f"{PATH}/ask", {"n": 40}) for _ in range(3)]
+        small = [running_service.call("POST", f"{PATH}/ask") for _ in range(51)]
+        return [answer[0] for answer in await asyncio.gather(*large, *small)]
+
+    assert running_service.loop.run_until_complete(run()) == [200, 503, 503, *[200] * 50, 503]
+
+
 # ----------------------------------------------------------------------------------- connections
 
 
@@ -375,8 +388,10 @@ def test_idle_connections_make_room_for_new_ones(url, serve_store, monkeypatch):
         host = urlsplit(address).netloc
         stream = half_open.enter_context(open_socket(host, get(f"{PATH}/events", **STREAM)))
         assert b" 200 " in stream.recv(1000)
+        head = f"POST {PATH}/ask HTTP/1.1\r\nHost: localhost\r\n".encode()
+        half_body = head + b"Content-Length: 10\r\n\r\n{"
         connections = [
-            half_open.enter_context(open_socket(host, b"POST / HTTP/1.1\r\n")) for _ in range(100)
+            half_open.enter_context(open_socket(host, content)) for content in [head, half_body] * 50
         ]
         with kibitz.Client(address) as client:
             for _ in range(5):

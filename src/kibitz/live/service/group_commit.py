@@ -22,7 +22,7 @@ from kibitz.live.agent.agent import Agent
 from kibitz.live.agent.transaction import Operation
 from kibitz.live.service.auth import RequestError
 
-MAX_WAITING = 5_000  # queued decisions and reports; further requests are rejected
+MAX_WAITING = 5_000  # queued decisions and reports of small requests, and of large requests
 MAX_GROUP = 250  # decisions and reports after which a transaction takes no further request
 MAX_SMALL = 10  # decisions or reports in a small request
 STOPPING = "the service is stopping; retry"
@@ -48,6 +48,7 @@ class Writer:
         self._incoming: list[Request] = []  # requests of this iteration of the event loop
         self._thread: threading.Thread | None = None
         self.n_waiting = 0  # queued decisions and reports
+        self._n_large = 0  # queued decisions and reports of large requests
         self.stopping = False  # whether new requests are rejected
 
     def submit(self, agent: Agent, name: str, *values: Any, size: int = 1) -> "asyncio.Future[Any]":
@@ -69,15 +70,18 @@ class Writer:
     def _enqueue(self, agent: Agent | None, operation: Any, size: int) -> "asyncio.Future[Any]":
         if self.stopping:
             raise RequestError(503, STOPPING)
-        if self.n_waiting and self.n_waiting + size > MAX_WAITING:
-            message = f"{self.n_waiting} decisions and reports are already waiting; retry"
-            raise RequestError(503, message)
+        # Large requests that wait do not fill the queue of the small requests, which overtake them.
+        is_large = size > MAX_SMALL
+        n_before = self._n_large if is_large else self.n_waiting - self._n_large
+        if n_before and n_before + size > MAX_WAITING:
+            raise RequestError(503, f"{n_before} decisions and reports are already waiting; retry")
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="kibitz-writer", daemon=True)
             self._thread.start()
         loop = asyncio.get_running_loop()
         future = loop.create_future()
         self.n_waiting += size
+        self._n_large += size if is_large else 0
         if not self._incoming:
             loop.call_soon(self._flush)  # after all requests of this iteration
         self._incoming.append(Request(agent, operation, future, size))
@@ -116,6 +120,7 @@ class Writer:
 
     def _deliver(self, requests: Sequence[Request], answers: Sequence[Any]) -> None:
         self.n_waiting -= sum(request.size for request in requests)
+        self._n_large -= sum(request.size for request in requests if request.size > MAX_SMALL)
         for request, answer in zip(requests, answers, strict=True):
             if request.future.done():
                 continue

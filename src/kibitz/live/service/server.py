@@ -169,14 +169,16 @@ class TimeoutProtocol(AutoHTTPProtocol):  # type: ignore[misc,valid-type]
             self._stop_write_timer()
 
     def _close_idle_connection(self) -> None:
-        """Close the connection that has been without a request for the longest time.
+        """Close the connection that has been without a complete request for the longest time.
 
-        If all other connections have a request, close this connection.
+        If all other connections have a complete request, close this connection.
         """
         idle_connections = [
             connection
             for connection in self.connections
-            if connection.cycle is None or connection.cycle.response_complete
+            if connection.cycle is None
+            or connection.cycle.response_complete
+            or connection.cycle.more_body
         ]
         oldest = min(idle_connections, key=lambda connection: connection.idle_since)
         self.connections.discard(oldest)

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import gc
 import http.client
 import json
 import random
@@ -11,6 +12,7 @@ import subprocess
 import sys
 import threading
 import time
+import weakref
 from urllib.parse import urlsplit
 
 import pytest
@@ -256,6 +258,35 @@ def test_ten_thousand_random_strings_do_not_break_the_parser(memory, monkeypatch
     assert {400, 404} <= statuses
     assert list(agent.events()) == events_before
     agent.close()
+    service.state.store.close()
+
+
+@pytest.mark.parametrize("error", [None, ConnectionResetError()])
+def test_a_lost_connection_is_freed_at_once(memory, error):
+    """No timer keeps it in memory; clients that reset connections would fill the memory."""
+    url = str(memory / "shop.db")
+    create_agent(url).close()
+    service = app(url)
+    config = running.create_server(service).config
+    config.load()
+
+    async def lose_connection():
+        loop, state = asyncio.get_running_loop(), ServerState()
+        protocol = config.http_protocol_class(config, state, {}, _loop=loop)
+        protocol.connection_made(Transport())
+        protocol.data_received(b"GET /docs HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        await asyncio.gather(*state.tasks)
+        assert protocol.transport.written.startswith(b"HTTP/1.1 200")
+        protocol.connection_lost(error)
+        await asyncio.sleep(0)
+        return weakref.ref(protocol)
+
+    async def run():
+        reference = await lose_connection()
+        gc.collect()
+        assert reference() is None
+
+    asyncio.run(run())
     service.state.store.close()
 
 

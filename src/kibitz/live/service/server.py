@@ -152,9 +152,13 @@ class TimeoutProtocol(AutoHTTPProtocol):  # type: ignore[misc,valid-type]
             self._header_timer = self.loop.call_later(MAX_HEADER_SECONDS, self.transport.close)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Stop the timers."""
+        """Stop the timers, which keep the connection in memory.
+
+        uvicorn does not stop its timer if the client has reset the connection.
+        """
         self._stop_header_timer()
         self._stop_write_timer()
+        self._unset_keepalive_if_required()
         super().connection_lost(exc)
 
     def pause_writing(self) -> None:

@@ -5,6 +5,7 @@ import contextlib
 import json
 import re
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -783,14 +784,31 @@ def set_cookie(headers):
     return [value.lower() for name, value in headers if name.lower() == "set-cookie"]
 
 
+def read_proxy_headers():
+    """Return the headers that nginx sends with the configuration in docs/serve.md."""
+    text = (Path(__file__).parents[2] / "docs" / "serve.md").read_text(encoding="utf-8")
+    values = {"$host": "bandit.example", "$scheme": "https", '""': ""}
+    headers = dict(re.findall(r"proxy_set_header (\S+) (\S+);", text))
+    return {name: values[value] for name, value in headers.items() if values[value]}
+
+
 def test_the_cookie_is_secure_behind_tls(store):
+    """The proxy of docs/serve.md sends the scheme; behind other proxies, Origin shows it."""
+    proxy_headers = read_proxy_headers()
+    assert set(proxy_headers) == {"Host", "X-Forwarded-Proto"}
+    https_origin = {"Host": "bandit.example", "Origin": "https://bandit.example"}
     with create_agent(store), token_for(store, "read") as token, run_service(store) as port:
-        proxy_headers = {"x-forwarded-proto": "https"}
-        status, headers, body = fetch(port, "POST", "/login", {"token": token}, proxy_headers)
-        assert status == 200
-        (cookie,) = set_cookie(headers)
-        assert {"httponly", "samesite=strict", "secure"} <= set(cookie.split("; "))
-        assert token not in body.decode()
+        for request_headers in (proxy_headers, https_origin, {**proxy_headers, **https_origin}):
+            for path in ("/login", "/logout"):
+                answer = fetch(port, "POST", path, {"token": token}, request_headers)
+                status, headers, body = answer
+                assert status == 200
+                (cookie,) = set_cookie(headers)
+                assert {"httponly", "samesite=strict", "secure"} <= set(cookie.split("; "))
+                assert token not in body.decode()
+        local_origin = {"Origin": f"http://127.0.0.1:{port}"}
+        (cookie,) = set_cookie(fetch(port, "POST", "/login", {"token": token}, local_origin)[1])
+        assert "secure" not in cookie.split("; ")
 
 
 def test_an_invalid_login_is_rejected(store):

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import gc
 import http.client
 import json
 import random
@@ -11,6 +12,7 @@ import subprocess
 import sys
 import threading
 import time
+import weakref
 from urllib.parse import urlsplit
 
 import pytest
@@ -249,14 +251,42 @@ def test_ten_thousand_random_strings_do_not_break_the_parser(memory, monkeypatch
                 status = int(transport.written[9:12])
                 statuses.add(status)
                 assert status < 500 or status == 505, (sent_bytes, transport.written)
-            protocol._stop_timer()
-            protocol._unset_keepalive_if_required()
+            protocol.connection_lost(None)
         await service.state.writer.finish()
 
     asyncio.run(receive_all())
     assert {400, 404} <= statuses
     assert list(agent.events()) == events_before
     agent.close()
+    service.state.store.close()
+
+
+@pytest.mark.parametrize("error", [None, ConnectionResetError()])
+def test_a_lost_connection_is_freed_at_once(memory, error):
+    """No timer keeps it in memory; clients that reset connections would fill the memory."""
+    url = str(memory / "shop.db")
+    create_agent(url).close()
+    service = app(url)
+    config = running.create_server(service).config
+    config.load()
+
+    async def lose_connection():
+        loop, state = asyncio.get_running_loop(), ServerState()
+        protocol = config.http_protocol_class(config, state, {}, _loop=loop)
+        protocol.connection_made(Transport())
+        protocol.data_received(b"GET /docs HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        await asyncio.gather(*state.tasks)
+        assert protocol.transport.written.startswith(b"HTTP/1.1 200")
+        protocol.connection_lost(error)
+        await asyncio.sleep(0)
+        return weakref.ref(protocol)
+
+    async def run():
+        reference = await lose_connection()
+        gc.collect()
+        assert reference() is None
+
+    asyncio.run(run())
     service.state.store.close()
 
 
@@ -268,6 +298,33 @@ def test_malformed_http_is_answered_with_a_json_error(agent_and_host):
         assert answer.status == 400
         assert json.loads(answer.read()) == running.NOT_HTTP_ERROR
         assert answer.getheader("x-content-type-options") == "nosniff"
+
+
+@pytest.mark.parametrize(
+    ("version", "framing"),
+    [
+        ("1.1", "Content-Length: 4\r\nTransfer-Encoding: chunked"),
+        ("1.1", "Transfer-Encoding: chunked\r\nContent-Length: 0"),
+        ("1.1", "Content-Length: 4\r\ntransfer-encoding:\tChunked"),
+        ("1.1", "Content-Length: 4\r\nContent-Length: 5"),
+        ("1.1", "Transfer-Encoding: chunked, identity"),
+        ("1.0", "Connection: keep-alive\r\nTransfer-Encoding: chunked"),
+    ],
+)
+def test_an_ambiguous_length_is_rejected_and_the_connection_closed(agent_and_host, version, framing):
+    """A proxy that finds another end of the body must not be able to hide a second request in it."""
+    agent, host = agent_and_host
+    hidden_request = f"POST {PATH}/ask HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n"
+    for path in (f"POST {PATH}/ask", f"GET {PATH}", "POST /nowhere", "GET /docs"):
+        head = f"{path} HTTP/{version}\r\nHost: localhost\r\n{framing}\r\n\r\n"
+        with sockets(host, 1, f"{head}0\r\n\r\n{hidden_request}".encode()) as [connection]:
+            answer = http.client.HTTPResponse(connection)
+            answer.begin()
+            assert (answer.status, answer.getheader("connection")) == (400, "close")
+            assert json.loads(answer.read())["error"]["code"] == "bad_request"
+            with contextlib.suppress(ConnectionError):
+                assert connection.recv(1000) == b""
+    assert len(list(agent.events())) == 2
 
 
 # --------------------------------------------------------------------------- stops and restarts

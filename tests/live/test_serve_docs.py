@@ -84,9 +84,14 @@ def test_the_documented_extras_exist():
 
 
 def test_the_documented_limits_are_those_of_the_service():
-    from kibitz.live.service import auth, group_commit, http, server
+    from kibitz.live.service import auth, group_commit, http, reads, server, streams
 
     assert f"over {http.MAX_BODY_BYTES // 1024} KiB, or over {http.MAX_BATCH} decisions" in PAGE_TEXT
-    assert f"too many waiting requests ({group_commit.MAX_WAITING})" in PAGE_TEXT
+    n_waiting = group_commit.MAX_WAITING
+    assert f"too many waiting decisions and reports ({n_waiting}, and {n_waiting} in" in PAGE_TEXT
+    assert f"or reads ({reads.MAX_WAITING})" in PAGE_TEXT
+    assert f"the token has {streams.MAX_STREAMS} open streams" in PAGE_TEXT
+    assert f"more than {server.MAX_CONNECTIONS:,} connections" in PAGE_TEXT
+    assert (server.RESERVED_FILES, server.MAX_WRITE_SECONDS, reads.MAX_AGE_SECONDS) == (100, 10, 5)
     assert f"up to {group_commit.MAX_GROUP} requests" in PAGE_TEXT
     assert (server.MAX_HEADER_SECONDS, http.MAX_BODY_SECONDS, auth.TOKEN_CACHE_SECONDS) == (10, 10, 1)

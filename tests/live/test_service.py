@@ -601,6 +601,61 @@ def test_types_are_strict(service_and_agent):
     assert service.send("POST", f"{PATH}/tell", {"id": id, "reward": 1})[2] == {"result": "counted"}
 
 
+def find_integer_fields(document):
+    """Yield (method, path, location, body with one integer field, field) for each such field."""
+
+    def resolve(schema):
+        name = schema.get("$ref", "").rpartition("/")[2]
+        return document["components"]["schemas"][name] if name else schema
+
+    for path, path_item in document["paths"].items():
+        for method, description in path_item.items():
+            for parameter in description["parameters"]:
+                if parameter["schema"].get("type") == "integer":
+                    yield method.upper(), path, "query", parameter["name"], parameter["schema"]
+            content = description.get("requestBody", {}).get("content", {})
+            for body_schema in (
+                content.get("application/json", {})
+                .get("schema", {})
+                .get("anyOf", [content.get("application/json", {}).get("schema", {})])
+            ):
+                is_list = body_schema.get("type") == "array"
+                struct = resolve(body_schema.get("items", {}) if is_list else body_schema)
+                for name, field in struct.get("properties", {}).items():
+                    for alternative in field.get("anyOf", [field]):
+                        if resolve(alternative).get("type") == "integer":
+                            location = "list" if is_list else "body"
+                            yield method.upper(), path, location, name, resolve(alternative)
+
+
+def test_every_integer_field_is_strict_and_limited(service_and_agent):
+    """A float such as 1e5 is no integer, in any field of any route, and every integer has a limit."""
+    service, agent = service_and_agent
+    events_before = list(agent.events())
+    fields = list(find_integer_fields(service.send("GET", "/openapi.json")[2]))
+    found = {(path.rpartition("/")[2], location, name) for _, path, location, name, _ in fields}
+    assert found >= {
+        ("ask", "body", "n"), ("tell", "body", "id"), ("tell", "list", "id"),
+        ("correct", "body", "id"), ("forget", "body", "id"), ("events", "query", "after"),
+        ("events", "query", "limit"),
+    }  # fmt: skip
+    for method, path, location, name, schema in fields:
+        assert {"minimum", "maximum"} <= set(schema), (path, name)
+        path = path.replace("{name}", "checkout")
+        wrong_values = ["1e5", "1.0", "1e0", "-0.0", "0.5", "1e400", "NaN", "Infinity", '"1"', "true"]
+        wrong_values += [str(schema["minimum"] - 1), str(schema["maximum"] + 1), "1" + "0" * 30]
+        for value in wrong_values:
+            if location == "query":
+                answer = service.send(method, f"{path}?{name}={value}")
+            else:
+                field = f'"{name}": {value}' + (', "reward": 1.0' if name == "id" else "")
+                field = f'"{name}": {value}' if path.endswith("/forget") else field
+                content = f"[{{{field}}}]" if location == "list" else f"{{{field}}}"
+                answer = service.send(method, path, content.encode())
+            check_error(answer, 422, "invalid")
+    assert list(agent.events()) == events_before
+
+
 def test_the_html_page_of_openapi_is_complete_and_loads_nothing(service_and_agent):
     service, _ = service_and_agent
     status, headers, content = service.send("GET", "/docs")

@@ -9,16 +9,17 @@ snapshot after each change, at most twice a second.
 
 import asyncio
 import base64
+import contextlib
 import functools
 import hashlib
 import json
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from pathlib import Path
 
 from msgspec import Struct
 from starlette.requests import Request
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 from starlette.routing import Route
 
 from kibitz._validation import text
@@ -26,6 +27,7 @@ from kibitz.live.dashboard.snapshots import Feed
 from kibitz.live.service.auth import COOKIE, RequestError
 from kibitz.live.service.http import Call, operation
 from kibitz.live.service.schemas import Example
+from kibitz.live.service.streams import open_stream
 from kibitz.live.store import queries
 
 STATIC_FOLDER = Path(__file__).parent / "static"
@@ -96,8 +98,8 @@ async def login(call: Call, body: Login) -> Session | Response:
     content = {"tokens": not tokens.open, "role": access.role, "agent": access.agent}
     response = Response(json.dumps(content), media_type="application/json")
     if not tokens.open:
-        is_https = call.request.url.scheme == "https"
-        response.set_cookie(COOKIE, body.token, httponly=True, samesite="strict", secure=is_https)
+        is_secure = _uses_https(call)
+        response.set_cookie(COOKIE, body.token, httponly=True, samesite="strict", secure=is_secure)
     return response
 
 
@@ -106,9 +108,20 @@ async def logout(call: Call) -> Empty | Response:
     """Delete the cookie."""
     await call.state.tokens.identify("POST", call.headers)
     response = Response("{}", media_type="application/json")
-    is_https = call.request.url.scheme == "https"
-    response.delete_cookie(COOKIE, httponly=True, samesite="strict", secure=is_https)
+    is_secure = _uses_https(call)
+    response.delete_cookie(COOKIE, httponly=True, samesite="strict", secure=is_secure)
     return response
+
+
+def _uses_https(call: Call) -> bool:
+    """Return whether the browser uses HTTPS, even if a proxy forwards its requests over HTTP.
+
+    A browser sends the Origin of the dashboard with each login. The proxy may also send
+    X-Forwarded-Proto, from which uvicorn sets the scheme.
+    """
+    return call.request.url.scheme == "https" or call.headers.get(b"origin", b"").startswith(
+        b"https://"
+    )
 
 
 class AgentSummary(Struct):
@@ -152,23 +165,25 @@ async def overview(call: Call) -> Overview:
     return Overview(time.time(), agents)
 
 
-@operation("GET", "/v1/agents/{name}/watch", "read", Example(None, None, SNAPSHOT_EXAMPLE))
+@operation(
+    "GET", "/v1/agents/{name}/watch", "read", Example(None, None, SNAPSHOT_EXAMPLE), errors=(429,)
+)
 async def watch(call: Call) -> Response:
     """Stream a snapshot of an agent after each change, as server-sent events."""
     feeds = call.state.feeds  # one feed for each agent, shared by all clients
     feed = feeds.setdefault(call.agent.name, Feed(call.agent, call.state.changes))
-    headers = {"X-Accel-Buffering": "no"}  # a proxy must not buffer events
-    return StreamingResponse(_stream(call, feed), 200, headers, "text/event-stream")
+    return open_stream(call, _stream(call, feed))
 
 
-async def _stream(call: Call, feed: Feed) -> AsyncIterator[bytes]:
+async def _stream(call: Call, feed: Feed) -> AsyncGenerator[bytes, None]:
     """Yield snapshots until the client leaves, the token is revoked or the service stops."""
-    async for frame in feed.frames():
-        try:
-            await call.state.tokens.authorize("GET", call.headers, "read", call.agent.name)
-        except RequestError:
-            return
-        yield frame
+    async with contextlib.aclosing(feed.frames()) as frames:
+        async for frame in frames:
+            try:
+                await call.state.tokens.authorize("GET", call.headers, "read", call.agent.name)
+            except RequestError:
+                return
+            yield frame
 
 
 ROUTES = [Route("/", index), session, login, logout, overview, watch]

@@ -9,7 +9,8 @@ import asyncio
 import json
 import math
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,6 +32,14 @@ MAX_EVENTS = 20  # events in a snapshot
 N_INTERVALS = 64  # intervals on the time axis of the chart
 MIN_WIDTH = 8  # smallest width of an interval, in pulls
 MAX_DECISIONS = 50_000  # decisions read in one transaction
+
+
+# Snapshots have their own threads, so that other requests never wait for them.
+THREADS = ThreadPoolExecutor(2, "kibitz-snapshots")
+
+
+async def _run(work: Callable[..., Any], *values: Any) -> Any:
+    return await asyncio.get_running_loop().run_in_executor(THREADS, work, *values)
 
 
 class State(NamedTuple):
@@ -63,7 +72,7 @@ class Feed:
         self._n_clients = 0
         self._task: asyncio.Task[None] | None = None
 
-    async def frames(self) -> AsyncIterator[bytes]:
+    async def frames(self) -> AsyncGenerator[bytes, None]:
         """Yield new snapshots.
 
         A slow client may miss snapshots, but always gets the latest snapshot.
@@ -104,14 +113,14 @@ class Feed:
         while not self._changes.stopping.is_set():
             start_time, build_seconds, n_events, saving = time.monotonic(), 0.0, 0, self._saving
             try:
-                state = await asyncio.to_thread(self.agent.store.read, self._read)
-                content, build_seconds = await asyncio.to_thread(self._build, state, saving.amount)
+                state = await _run(self.agent.store.read, self._read)
+                content, build_seconds = await _run(self._build, state, saving.amount)
                 self._publish("report", content)
                 n_events = state.n_events if state.is_complete else 0
                 if state.n_observed > MIN_PLAN_GROWTH * saving.n_observed and (
                     planning_task is None or planning_task.done()
                 ):
-                    planning_task = asyncio.create_task(asyncio.to_thread(self._plan, state))
+                    planning_task = asyncio.create_task(_run(self._plan, state))
             except OSError:
                 self._publish("trouble", {"message": "the store is unavailable"})
             await asyncio.sleep(

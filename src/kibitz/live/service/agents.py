@@ -123,7 +123,7 @@ async def import_history(call: Call, content: str, media_type: str) -> schemas.I
     for start in range(0, len(history), MAX_BATCH):
         rows = history[start : start + MAX_BATCH]
         work = lambda rows=rows: call.agent.observe(rows)  # noqa: E731
-        results += await call.state.writer.submit_function(work)
+        results += await call.state.writer.submit_function(work, size=len(rows))
     return schemas.Imported(results.count("counted"), results.count("duplicate"))
 
 

@@ -5,9 +5,12 @@ From each declaration, `http.py` makes a route and `openapi.py` makes a part of 
 
 import asyncio
 import contextlib
+import functools
 import os
-from collections.abc import AsyncIterator, Sequence
+from collections import Counter
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from importlib.metadata import version
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from msgspec import json
@@ -23,8 +26,6 @@ from kibitz._validation import invalid, text
 from kibitz.live.agent.agent import Agent, name_decision
 from kibitz.live.agent.config import Config
 from kibitz.live.agent.export import as_csv, as_lines, as_netcdf
-from kibitz.live.agent.report import to_plain, verdict_to_plain
-from kibitz.live.events import Event
 from kibitz.live.service import agents, openapi, schemas
 from kibitz.live.service.auth import RequestError, Tokens
 from kibitz.live.service.changes import Changes
@@ -33,10 +34,14 @@ from kibitz.live.service.http import RETRY_SECONDS, Call, ErrorMiddleware, answe
 from kibitz.live.service.logs import RequestMiddleware
 from kibitz.live.service.metrics import Metrics, metrics
 from kibitz.live.service.probes import Readiness
+from kibitz.live.service.reads import Reads, Reports
+from kibitz.live.service.streams import open_stream
 from kibitz.live.store import connect, queries
+from kibitz.live.store.opening import OpeningStore
 from kibitz.live.store.schema import Store
 
 KEEPALIVE_SECONDS = 15.0  # time between the comments that an idle stream sends
+CHUNK_SIZE = 250  # events that a stream reads, encodes and sends at once
 AGENT_PATH = "/v1/agents/{name}"
 KEY_HEADERS = ("Idempotency-Key",)
 MEDIA_TYPES = {
@@ -50,7 +55,8 @@ MEDIA_TYPES = {
 async def ask(call: Call, body: schemas.Ask) -> schemas.Decision | list[schemas.Decision]:
     """Choose an arm to pull, or `n` arms. Requests with the same key get the same decision."""
     key = call.key(body.key)
-    decisions = await call.state.writer.submit(call.agent, "ask", key, body.among, body.n)
+    values = key, body.among, body.n
+    decisions = await call.state.writer.submit(call.agent, "ask", *values, size=body.n or 1)
     if body.n is None:
         return schemas.Decision(*decisions)
     return [schemas.Decision(*decision) for decision in decisions]
@@ -70,7 +76,9 @@ async def tell(
         name, values = name_decision(body.id, body.key, body.reward, bool(body.force))
         return schemas.Result(await writer.submit(call.agent, name, *values))
     reports = [name_decision(told.id, told.key, told.reward, bool(told.force)) for told in body]
-    results = await writer.submit_function(lambda: call.agent.batch(reports)) if reports else []
+    if not reports:
+        return []
+    results = await writer.submit_function(lambda: call.agent.batch(reports), size=len(reports))
     return [schemas.Result(result) for result in results]
 
 
@@ -96,7 +104,9 @@ async def observe(
         values = body.arm, body.reward, call.key(body.key), bool(body.force)
         return schemas.Result(await writer.submit(call.agent, "observe", *values))
     reports = [("observe", (seen.arm, seen.reward, seen.key, bool(seen.force))) for seen in body]
-    results = await writer.submit_function(lambda: call.agent.batch(reports)) if reports else []
+    if not reports:
+        return []
+    results = await writer.submit_function(lambda: call.agent.batch(reports), size=len(reports))
     return [schemas.Result(result) for result in results]
 
 
@@ -191,20 +201,20 @@ async def healthz(call: Call) -> schemas.Health:
 
 
 @operation("GET", AGENT_PATH, "read", schemas.REPORT)
-async def report(call: Call, query: schemas.ReportQuery) -> schemas.Report:
+async def report(call: Call, query: schemas.ReportQuery) -> schemas.Report | Response:
     """Return the means and confidence sequences of the arms, the regret, and warnings."""
-    data = await asyncio.to_thread(call.agent.report, query.delta)
-    return to_plain(data)  # type: ignore[return-value]  # the same fields, as a dict
+    return _json(await call.state.reports.report(call.agent, query.delta))
 
 
 @operation("GET", f"{AGENT_PATH}/verdict", "read", schemas.VERDICT)
-async def verdict(call: Call, query: schemas.VerdictQuery) -> schemas.Verdict:
+async def verdict(call: Call, query: schemas.VerdictQuery) -> schemas.Verdict | Response:
     """Return the winner, if there is one, and the loss per pull if you keep the leading arm."""
-    result = await asyncio.to_thread(call.agent.verdict, query.delta, query.tolerance)
-    return verdict_to_plain(result)  # type: ignore[return-value]  # the same fields, as a dict
+    return _json(await call.state.reports.verdict(call.agent, query.delta, query.tolerance))
 
 
-@operation("GET", f"{AGENT_PATH}/events", "read", schemas.EVENTS, headers=("Last-Event-ID",))
+@operation(
+    "GET", f"{AGENT_PATH}/events", "read", schemas.EVENTS, errors=(429,), headers=("Last-Event-ID",)
+)
 async def events(call: Call, query: schemas.EventsQuery) -> schemas.Events | Response:
     """Return the log after a sequence number; stream it if text/event-stream is accepted."""
     if "text/event-stream" in call.request.headers.get("accept", ""):
@@ -214,53 +224,86 @@ async def events(call: Call, query: schemas.EventsQuery) -> schemas.Events | Res
             if last_event_id.isdecimal() and len(last_event_id) < 19
             else query.after
         )
-        headers = {"X-Accel-Buffering": "no"}  # a proxy must not buffer events
-        return StreamingResponse(_stream(call, seq), 200, headers, "text/event-stream")
-    page = await asyncio.to_thread(_read_page, call.agent, query.after, query.limit)
-    last_seq = page[-1].seq if page else query.after
-    return schemas.Events(
-        [schemas.LogEvent(*event) for event in page], last_seq, len(page) == query.limit
-    )
+        return open_stream(call, _stream(call, seq))
+    key = call.agent.name, "json", query.after, query.limit
+    return _json(await call.state.log.get(key, lambda: _encode_page(call.agent, *key[2:])))
 
 
-async def _stream(call: Call, seq: int) -> AsyncIterator[str]:
+async def _stream(call: Call, seq: int) -> AsyncGenerator[bytes, None]:
     """Yield the events after `seq` as they occur, until the token is revoked or the service stops."""
     state, agent = call.state, call.agent
-    yield "retry: 1000\n\n"
+    yield b"retry: 1000\n\n"
     while not state.changes.stopping.is_set():
         try:
             await state.tokens.authorize("GET", call.headers, "read", agent.name)
-            page = await asyncio.to_thread(_read_page, agent, seq, queries.PAGE_SIZE)
-        except (RequestError, UnknownAgent):
+            key = agent.name, "stream", seq
+            page = await state.log.get(key, functools.partial(_read_chunk, agent, seq))
+        except UnknownAgent:
             return
         except StoreUnavailable:
-            yield ": the store is unavailable\n\n"
+            yield b": the store is unavailable\n\n"
             await asyncio.sleep(RETRY_SECONDS)
             continue
-        for event in page:
-            data = json.encode(event._asdict()).decode()
-            yield f"id: {event.seq}\nevent: {event.kind}\ndata: {data}\n\n"
-        seq = page[-1].seq if page else seq
-        if len(page) < queries.PAGE_SIZE and not await state.changes.wait(
-            agent.name, seq, KEEPALIVE_SECONDS
-        ):
-            yield ": keep-alive\n\n"
+        except RequestError as error:
+            if error.status != 503:
+                return
+            await asyncio.sleep(RETRY_SECONDS)
+            continue
+        if page.content:
+            yield page.content
+        seq = page.last_seq
+        if page.is_last and not await state.changes.wait(agent.name, seq, KEEPALIVE_SECONDS):
+            yield b": keep-alive\n\n"
 
 
-def _read_page(agent: Agent, after: int, limit: int) -> list[Event]:
-    return agent.store.read(lambda database: queries.read_page(database, agent.name, after, limit))
+class Chunk(NamedTuple):
+    """Events of a stream, encoded; `is_last` is whether the log had no more events."""
+
+    content: bytes
+    last_seq: int
+    is_last: bool
+
+
+def _read_chunk(agent: Agent, after: int) -> Chunk:
+    page = _read_page(agent, after, CHUNK_SIZE)
+    content = b"".join(
+        b"id: %d\nevent: %s\ndata: %s\n\n" % (event.seq, event.kind.encode(), json.encode(event))
+        for event in page
+    )
+    return Chunk(content, page[-1].seq if page else after, len(page) < CHUNK_SIZE)
+
+
+def _encode_page(agent: Agent, after: int, limit: int) -> bytes:
+    page = _read_page(agent, after, limit)
+    last_seq = page[-1].seq if page else after
+    return json.encode(schemas.Events(page, last_seq, len(page) == limit))
+
+
+def _read_page(agent: Agent, after: int, limit: int) -> list[schemas.LogEvent]:
+    events = agent.store.read(lambda database: queries.read_page(database, agent.name, after, limit))
+    return [schemas.LogEvent(*event) for event in events]
+
+
+def _json(content: bytes) -> Response:
+    return Response(content, media_type="application/json")
 
 
 @operation("GET", f"{AGENT_PATH}/export", "read", schemas.EXPORT)
 async def export(call: Call, query: schemas.ExportQuery) -> Response:
     """Return the whole log as a file: csv, jsonl (JSON lines) or nc (netCDF)."""
     headers = {"Content-Disposition": f'attachment; filename="log.{query.format}"'}
-    media_type = MEDIA_TYPES[query.format]
+    media_type, agent = MEDIA_TYPES[query.format], call.agent
     if query.format == "nc":
-        content = await asyncio.to_thread(as_netcdf, call.agent.events())
+        key = agent.name, "nc"
+        content = await call.state.reports.get(key, lambda: as_netcdf(agent.events()))
         return Response(content, 200, headers, media_type)
-    chunks = (as_csv if query.format == "csv" else as_lines)(call.agent.events())
-    return StreamingResponse(chunks, 200, headers, media_type)
+    chunks = (as_csv if query.format == "csv" else as_lines)(agent.events())
+    return StreamingResponse(_read_chunks(call.state.log, chunks), 200, headers, media_type)
+
+
+async def _read_chunks(log: Reads, chunks: Iterator[bytes]) -> AsyncIterator[bytes]:
+    while (chunk := await log.get(object(), lambda: next(chunks, None))) is not None:
+        yield chunk
 
 
 ROUTES = [  # the most frequent requests first, because routes are tried in order
@@ -284,9 +327,9 @@ def create_app(
     `metrics_token` is a token that gives access to the metrics only. Pages of the `allowed_origins`
     may use the service (CORS).
 
-    The application's state has `store`, `tokens`, `writer`, `changes`, `metrics`, `readiness`, the
-    open `agents` by name, the dashboard's `feeds` by the name of the agent, `open_agent(name)` and
-    the OpenAPI `document`.
+    The application's state has `store`, `tokens`, `writer`, the threads `log` and `reports` for
+    reads, `n_streams` by token, `changes`, `metrics`, `readiness`, the open `agents` by name, the
+    dashboard's `feeds` by the name of the agent, `open_agent(name)` and the OpenAPI `document`.
     """
     if isinstance(store, str | os.PathLike):
         store = connect(store, create=False)
@@ -305,11 +348,14 @@ def create_app(
     )
     app.router.redirect_slashes = False
     app.state.store = store
-    app.state.tokens = Tokens(store, allow_open, allowed_origins)
+    app.state.tokens = Tokens(OpeningStore(store.url), allow_open, allowed_origins)
     app.state.metrics_token = metrics_token
     app.state.metrics = Metrics(store)
     app.state.writer = Writer(app.state.metrics)
     app.state.readiness = Readiness(store, app.state.writer)
+    app.state.log = Reads("kibitz-log")
+    app.state.reports = Reports()
+    app.state.n_streams = Counter()
     app.state.changes = Changes(store)
     app.state.agents = {}
     app.state.feeds = {}
@@ -343,12 +389,16 @@ async def _lifespan(app: Starlette) -> AsyncIterator[None]:
     yield
     app.state.changes.stop()
     await app.state.writer.finish()
+    app.state.log.stop()
+    app.state.reports.stop()
+    app.state.tokens.store.close()
     app.state.store.close()
 
 
 def _open_agent(app: Starlette, name: str) -> Agent:
     try:
-        stored_config = app.state.store.read(lambda database: queries.read_config(database, name))
+        store = app.state.tokens.store  # a connection that no long read uses
+        stored_config = store.read(lambda database: queries.read_config(database, name))
     except UnknownAgent:
         raise RequestError(404, f"agent {name!r} does not exist") from None
     try:

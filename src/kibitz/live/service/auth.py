@@ -12,8 +12,9 @@ import hmac
 import secrets
 import threading
 import time
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
 from kibitz._validation import one_of, text, whole
@@ -27,6 +28,7 @@ COOKIE = "kibitz_token"
 LOCAL = ("localhost", "127.0.0.1", "::1")  # hosts that can be served without tokens
 
 Headers = dict[bytes, bytes]
+T = TypeVar("T")
 
 
 class RequestError(Exception):
@@ -99,16 +101,19 @@ def revoke_token(store: Store, number: int) -> str:
 class Tokens:
     """A cache of a store's tokens, refreshed every `TOKEN_CACHE_SECONDS`.
 
-    With `allow_open`, requests to a store that never had a token need no token. Pages of the
-    `allowed_origins` may send requests with a token in the header Authorization.
+    Every request needs the tokens. They have their own thread, and `store` should be a connection
+    for them alone, so no request waits for the reads of other requests. With `allow_open`, requests
+    to a store that never had a token need no token. Pages of the `allowed_origins` may send requests
+    with a token in the header Authorization.
     """
 
     def __init__(
         self, store: Store, allow_open: bool = True, allowed_origins: Sequence[str] = ()
     ) -> None:
-        self._store = store
+        self.store = store
         self._allow_open = allow_open
         self._allowed_origins = frozenset(allowed_origins)
+        self._executor = ThreadPoolExecutor(1, "kibitz-tokens")
         self._lock = threading.Lock()
         self._read_at = -TOKEN_CACHE_SECONDS
         self._access_by_number: dict[str, tuple[str, Access]] = {}
@@ -136,7 +141,7 @@ class Tokens:
         Raise RequestError if another site made a browser send the request (`check_origin`).
         """
         if self._is_stale():
-            await asyncio.to_thread(self._refresh)
+            await self.run(self._refresh)
         if headers.get(b"origin", b"").decode("latin-1") in self._allowed_origins:
             return self._identify_page(headers)
         check_origin(method, headers, self.open)
@@ -164,6 +169,11 @@ class Tokens:
         is_valid = hmac.compare_digest(stored_hash, _hash(secret))  # an unknown token takes as long
         return access if is_valid else None
 
+    async def run(self, work: Callable[..., T], *values: Any) -> T:
+        """Return the result of `work(*values)`, which runs in the thread of the tokens."""
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._executor, work, *values)
+
     def _is_stale(self) -> bool:
         return time.monotonic() - self._read_at >= TOKEN_CACHE_SECONDS
 
@@ -172,7 +182,7 @@ class Tokens:
             if not self._is_stale():
                 return
             start_time = time.monotonic()
-            rows = self._store.read(queries.read_tokens)
+            rows = self.store.read(queries.read_tokens)
             self._access_by_number = {
                 str(number): (hash, Access(role, agent))
                 for number, hash, role, agent, _, revoked_at in rows

@@ -3,12 +3,17 @@
 A request is answered after its commit. Requests that arrive during a commit share the next commit.
 Under load, a disk that makes a thousand commits per second therefore handles ten thousand requests
 per second.
+
+A request for many decisions, or with many reports, takes long. Such requests are committed after the
+small requests, about `MAX_GROUP` decisions at a time, so a small request waits for one large request
+at most.
 """
 
 import asyncio
 import contextlib
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple
@@ -19,17 +24,22 @@ from kibitz.live.agent.transaction import Operation
 from kibitz.live.service.auth import RequestError
 from kibitz.live.service.metrics import Metrics
 
-MAX_WAITING = 5_000  # queued requests; further requests are rejected
-MAX_GROUP = 250  # requests in one transaction
+MAX_WAITING = 5_000  # queued decisions and reports of small requests, and of large requests
+MAX_GROUP = 250  # decisions and reports after which a transaction takes no further request
+MAX_SMALL = 10  # decisions or reports in a small request
 STOPPING = "the service is stopping; retry"
 
 
 class Request(NamedTuple):
-    """An operation of `agent` or, if `agent` is None, a function that runs its own transaction."""
+    """An operation of `agent` or, if `agent` is None, a function that runs its own transaction.
+
+    `size` is the number of its decisions or reports.
+    """
 
     agent: Agent | None
     operation: Any
     future: "asyncio.Future[Any]"
+    size: int = 1
 
 
 class Writer:
@@ -40,16 +50,17 @@ class Writer:
         self._queue: SimpleQueue[list[Request] | None] = SimpleQueue()
         self._incoming: list[Request] = []  # requests of this iteration of the event loop
         self._thread: threading.Thread | None = None
-        self.n_waiting = 0
+        self.n_waiting = 0  # queued decisions and reports
+        self._n_large = 0  # queued decisions and reports of large requests
         self.stopping = False  # whether new requests are rejected
 
-    def submit(self, agent: Agent, name: str, *values: Any) -> "asyncio.Future[Any]":
+    def submit(self, agent: Agent, name: str, *values: Any, size: int = 1) -> "asyncio.Future[Any]":
         """Queue an operation; the future gets its answer after the commit of the group."""
-        return self._enqueue(agent, (name, values))
+        return self._enqueue(agent, (name, values), size)
 
-    def submit_function(self, work: Callable[[], Any]) -> "asyncio.Future[Any]":
+    def submit_function(self, work: Callable[[], Any], size: int = 1) -> "asyncio.Future[Any]":
         """Queue a function that runs its own transaction; the future gets its result."""
-        return self._enqueue(None, work)
+        return self._enqueue(None, work, size)
 
     async def finish(self) -> None:
         """Reject new requests and finish all accepted requests."""
@@ -59,21 +70,25 @@ class Writer:
             self._queue.put(None)
             await asyncio.to_thread(self._thread.join)
 
-    def _enqueue(self, agent: Agent | None, operation: Any) -> "asyncio.Future[Any]":
+    def _enqueue(self, agent: Agent | None, operation: Any, size: int) -> "asyncio.Future[Any]":
         if self.stopping:
             raise RequestError(503, STOPPING)
-        if self.n_waiting >= MAX_WAITING:
-            raise RequestError(503, f"{MAX_WAITING} requests are already waiting; retry")
+        # Large requests that wait do not fill the queue of the small requests, which overtake them.
+        is_large = size > MAX_SMALL
+        n_before = self._n_large if is_large else self.n_waiting - self._n_large
+        if n_before and n_before + size > MAX_WAITING:
+            raise RequestError(503, f"{n_before} decisions and reports are already waiting; retry")
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="kibitz-writer", daemon=True)
             self._thread.start()
         loop = asyncio.get_running_loop()
         future = loop.create_future()
-        self.n_waiting += 1
+        self.n_waiting += size
+        self._n_large += size if is_large else 0
         self._metrics.queue.set(self.n_waiting)
         if not self._incoming:
             loop.call_soon(self._flush)  # after all requests of this iteration
-        self._incoming.append(Request(agent, operation, future))
+        self._incoming.append(Request(agent, operation, future, size))
         return future
 
     def _flush(self) -> None:
@@ -81,14 +96,27 @@ class Writer:
         self._queue.put(incoming)
 
     def _run(self) -> None:
-        while (requests := self._queue.get()) is not None:
-            with contextlib.suppress(Empty):
-                while len(requests) < MAX_GROUP:
-                    next_requests = self._queue.get_nowait()
-                    if next_requests is None:
-                        self._queue.put(None)  # the next iteration stops the thread
-                        break
-                    requests += next_requests
+        large_requests: deque[Request] = deque()
+        is_finished = False
+        while large_requests or not is_finished:
+            small_requests: list[Request] = []
+            while len(small_requests) < MAX_GROUP and not is_finished:
+                try:
+                    incoming = self._queue.get(block=not (small_requests or large_requests))
+                except Empty:
+                    break
+                is_finished = incoming is None
+                for request in incoming or ():
+                    is_small = request.size <= MAX_SMALL
+                    (small_requests if is_small else large_requests).append(request)
+            self._commit(small_requests)
+            group: list[Request] = []
+            while large_requests and sum(request.size for request in group) < MAX_GROUP:
+                group.append(large_requests.popleft())
+            self._commit(group)
+
+    def _commit(self, requests: Sequence[Request]) -> None:
+        if requests:
             start_time = time.perf_counter()
             answers = commit(requests)
             self._metrics.count_commit(len(requests), time.perf_counter() - start_time)
@@ -97,7 +125,8 @@ class Writer:
                 loop.call_soon_threadsafe(self._deliver, requests, answers)
 
     def _deliver(self, requests: Sequence[Request], answers: Sequence[Any]) -> None:
-        self.n_waiting -= len(requests)
+        self.n_waiting -= sum(request.size for request in requests)
+        self._n_large -= sum(request.size for request in requests if request.size > MAX_SMALL)
         self._metrics.queue.set(self.n_waiting)
         for request, answer in zip(requests, answers, strict=True):
             if request.future.done():

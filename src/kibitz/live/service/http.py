@@ -34,7 +34,7 @@ MAX_BATCH = 1_000  # decisions or reports in one request
 RETRY_SECONDS = 1  # how long clients should wait before a retry after status 503
 SLASH = "\uf8ff"  # stands for %2F within a name; no name contains it, as it is not printable
 STATUS = {  # code and description of each error status
-    400: ("bad_request", "The request is incomplete."),
+    400: ("bad_request", "The request is incomplete, or the length of its body is ambiguous."),
     401: ("unauthorized", "The token is missing or invalid."),
     403: ("forbidden", "The token lacks the role or the agent, or another site sent the request."),
     404: ("unknown", "The agent, decision or arm does not exist."),
@@ -44,6 +44,7 @@ STATUS = {  # code and description of each error status
     413: ("too_large", "The body is too large."),
     415: ("not_json", "The content type is not supported."),
     422: ("invalid", "A value is invalid."),
+    429: ("too_many", "The token has too many open streams; retry."),
     500: ("internal", "The store is damaged, or an internal error occurred."),
     503: (
         "unavailable",
@@ -141,7 +142,7 @@ class Operation:
         if self.role is not None:
             access = await state.tokens.authorize(self.method, headers, self.role, name)
         if name is not None:
-            agent = state.agents.get(name) or await asyncio.to_thread(state.open_agent, name)
+            agent = state.agents.get(name) or await state.tokens.run(state.open_agent, name)
         arm = params.get("arm", "").replace(SLASH, "/")
         values: dict[str, Any] = {}
         if self.decoder is not None:
@@ -186,6 +187,10 @@ class Operation:
             raise RequestError(422, f"body is not valid JSON: {error}") from None
 
     def _convert(self, query: QueryParams) -> Any:
+        for name, type_ in _get_field_types(self.query).items():
+            value = query.get(name, "0")
+            if type_ is int and not re.fullmatch("-?[0-9]+", value):  # msgspec would accept 1e5
+                raise RequestError(422, f"{name} must be a whole number, got {short_repr(value)}")
         try:
             return msgspec.convert(dict(query), self.query, strict=False)
         except msgspec.ValidationError as error:
@@ -364,6 +369,22 @@ async def answer_unrouted(request: Request, error: Exception) -> Response:
     return error_response(RequestError(error.status_code, "this address does not exist"))
 
 
+def check_framing(scope: Scope) -> None:
+    """Raise RequestError if a proxy could find another end of the body than this service.
+
+    The rest of the body could then be a request that the proxy has not seen (request smuggling).
+    """
+    names = {name for name, _ in scope["headers"]}
+    if b"transfer-encoding" in names and (
+        b"content-length" in names or scope["http_version"] == "1.0"
+    ):
+        raise RequestError(
+            400,
+            "the length of the body is ambiguous; send either Content-Length or, with HTTP/1.1, "
+            "Transfer-Encoding",
+        )
+
+
 class ErrorMiddleware:
     """Middleware that adds default headers, decodes slashes in names and answers errors."""
 
@@ -396,6 +417,7 @@ class ErrorMiddleware:
             await send(message)
 
         try:
+            check_framing(scope)
             await self.app(scope, receive, send_with_headers)
         except Exception as error:
             response = error_response(error)

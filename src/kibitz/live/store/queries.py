@@ -24,7 +24,7 @@ from kibitz.live.events import (
 from kibitz.live.store.schema import Database, Row
 
 PAGE_SIZE = 5_000  # events or decisions read at once
-AGENT_TABLES = ("events", "decisions", "arms", "checkpoints", "agents")  # the tables with rows of an agent
+AGENT_TABLES = ("events", "decisions", "arms", "checkpoints", "agents")  # with rows of an agent
 MAX_VALUES = 512  # values in one `in (...)`
 ARM_COLUMNS = ", ".join(Arm.__slots__)
 DECISION_COLUMNS = ", ".join(DecisionRecord.__slots__)

@@ -84,7 +84,7 @@ def check_error(answer, status, code):
 
 
 def test_every_route_is_tested():
-    assert len(REQUESTS) == len(WRITE_PATHS) + len(READ_OPERATIONS) - 1 == 14
+    assert len(REQUESTS) == len(WRITE_PATHS) + len(READ_OPERATIONS) - 1 == 15
 
 
 def test_requests_without_a_valid_token_are_rejected(service_and_agent):

@@ -191,9 +191,7 @@ def test_schemathesis_finds_no_deviation_on_any_route(finite_streams, address_an
         "--max-examples", 15, "--request-timeout", 10, "--seed", 1, cwd=tmp_path,
     )  # fmt: skip
     paths = [
-        route.path
-        for route in [*app.ROUTES, *routes.ROUTES]
-        if isinstance(route.endpoint, Operation)
+        route.path for route in [*app.ROUTES, *routes.ROUTES] if isinstance(route.endpoint, Operation)
     ]
     n_excluded = sum(re.search(EXCLUDED_PATHS, path) is not None for path in paths)
     assert f"{len(paths) - n_excluded} selected / {len(paths)} total" in output, output

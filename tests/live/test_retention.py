@@ -138,7 +138,7 @@ def test_an_erased_key_is_in_no_file_of_the_store(memory):
         agent.compact(2e9 + 10)
         numbers = agent.arms(), agent.report()
         assert key.encode() in read_files(file)
-        assert agent.erase([key, "nobody"]) == ["erased", "unknown"]
+        assert agent.erase([key, "nobody", key]) == ["erased", "unknown", "erased"]
         assert key.encode() not in read_files(file)
         assert other.encode() in read_files(file)
         assert agent.arms() == numbers[0]

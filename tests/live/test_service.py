@@ -90,7 +90,7 @@ def test_every_route_is_tested():
     assert open_paths == {"/livez", "/readyz", "/healthz", "/metrics"}  # see test_operations.py
     n_deleted = len([operation for operation in OPERATIONS if operation.method == "DELETE"])
     assert n_deleted == 1  # see test_agents_http.py
-    assert len(REQUESTS) == len(OPERATIONS) - len(open_paths) - n_deleted == 17
+    assert len(REQUESTS) == len(OPERATIONS) - len(open_paths) - n_deleted == 18
 
 
 def test_requests_without_a_valid_token_are_rejected(service_and_agent):

@@ -395,7 +395,7 @@ class Agent:
         keys = [key] if isinstance(key, str) else key
         if not isinstance(keys, list | tuple) or not keys:
             raise invalid("key", "a key or a list of keys", key)
-        return ([text(single_key, "key") for single_key in dict.fromkeys(keys)],)
+        return ([text(single_key, "key") for single_key in keys],)
 
     def _parse_declare(self, rewards: Any) -> tuple[Any, ...]:
         return (check_declaration(rewards),)

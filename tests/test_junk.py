@@ -10,6 +10,7 @@ import inspect
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 from junk import JUNK, call_or_reject
+from scipy import stats
 
 import kibitz as kb
 from kibitz.policies import POLICIES
@@ -17,6 +18,7 @@ from kibitz.policies import POLICIES
 VALID_ARGUMENTS = {  # a valid value for each argument name
     "means": [1, 0.5],
     "rewards": [[1.0], [0.0, 2.0]],
+    "distributions": [stats.norm(), stats.uniform()],
     "rate": 0.1,
     "n": 3,
     "name": "mine",

@@ -40,7 +40,9 @@ def test_every_example_is_tested():
 @pytest.mark.parametrize("library", PEERS)
 @pytest.mark.filterwarnings("ignore")
 def test_a_policy_of_another_library_has_the_regret_of_ours(library):
-    """The paired difference is within four standard errors; it fails by chance once in 16,000 seeds.
+    """The paired difference is within six standard errors, and the run is reproducible.
+
+    With a random seed, Student's t with 11 degrees of freedom exceeds 6 with probability 9e-5.
 
     Both policies have the same formula but order the first pulls and break ties differently.
     """
@@ -53,7 +55,7 @@ def test_a_policy_of_another_library_has_the_regret_of_ours(library):
     regret = data["final_regret"].to_numpy()
     difference = regret[0] - regret[1]
     error = difference.std(ddof=1) / np.sqrt(difference.size)
-    assert abs(difference.mean()) <= 4 * error + 0.1
+    assert abs(difference.mean()) <= 6 * error
     uniform_regret = 150 * problem.gaps.mean()
     assert regret[0].mean() < 0.75 * uniform_regret
     assert (data["n_looks"].isel(policy=0) == data["n_looks"].isel(policy=1)).all()

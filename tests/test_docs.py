@@ -174,7 +174,7 @@ def test_reference_has_an_example(name):
 def test_every_figure_has_a_section_with_an_example(name):
     text = (REFERENCE_FOLDER / "plot.md").read_text()
     section = re.search(rf"^## {name}\n(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)[1]
-    assert f"autofunction:: kibitz.plotting.charts.{name}\n" in section
+    assert f"autofunction:: kibitz.plot.{name}\n" in section
     assert f"kibitz.plot.{name}(" in "".join(find_blocks(section, "python"))
     function = getattr(kibitz.plot, name)
     documentation = inspect.getdoc(function)

@@ -84,6 +84,17 @@ def test_a_line_inside_another_line_is_not_shown(monkeypatch):
     assert written[-1] == ""
 
 
+def test_a_broken_display_does_not_disturb_the_work(monkeypatch):
+    def fail(text):
+        raise OSError("closed")
+
+    monkeypatch.setattr(_progress, "_find_screen", lambda: fail)
+    monkeypatch.setattr(_progress, "DELAY_SECONDS", 0.01)
+    with show_progress(None) as report:
+        time.sleep(0.2)
+        report("simulating", 0.5)
+
+
 def test_a_function_gets_the_reports():
     reports = []
     with show_progress(lambda *report: reports.append(report)) as report:

@@ -4,7 +4,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 Progress = Callable[[str, float], Any]
@@ -62,14 +62,18 @@ class Line:
         self.is_closed.set()
         self.thread.join()
         if self.is_shown:
-            self.write("")
+            with suppress(Exception):
+                self.write("")
 
     def _refresh(self) -> None:
         pause = DELAY_SECONDS
         while not self.is_closed.wait(pause):
             share = f" {100 * self.share:.0f} %," if self.share > 0 else ""
             seconds = time.monotonic() - self.start_time
-            self.write(f"{self.activity}:{share} {seconds:.0f} s")
+            try:
+                self.write(f"{self.activity}:{share} {seconds:.0f} s")
+            except Exception:  # a broken display must not disturb the work
+                return
             self.is_shown, pause = True, REFRESH_SECONDS
 
 

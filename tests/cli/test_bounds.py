@@ -199,6 +199,15 @@ def test_json_of_a_graph_holds_the_numbers_of_the_library(kibitz):
     assert data["graph"]["regime"] == "bounded"
 
 
+def test_an_edge_that_is_listed_twice_names_the_graph_flag(kibitz, tmp_path):
+    file = tmp_path / "edges.csv"
+    file.write_text("0,1\n0,1\n1,1\n2,2\n3,3\n4,4\n")
+    code, _, error = kibitz("bounds", *FIVE_ARMS, "--graph", str(file))
+    assert code == 2
+    assert "--graph" in error
+    assert "shows must be a matrix of probabilities for 5 arms" in error
+
+
 @pytest.mark.parametrize(
     ("args", "message"),
     [

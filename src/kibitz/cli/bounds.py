@@ -80,6 +80,8 @@ def bounds(
     except ValueError as error:
         if str(error).startswith("gaps "):  # the user gave means, from which the gaps follow
             raise OptionError(f"--means: {error}") from None
+        if str(error).startswith("shows "):  # the user gave a graph, which has a matrix `shows`
+            raise OptionError(f"--graph {graph}: {error}") from None
         raise
     if as_json:
         print_json(data)

@@ -1,6 +1,7 @@
 """`kibitz trace`: print one run of a policy, stage by stage."""
 
 import inspect
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from kibitz.cli import option, simulate as simulate_command
@@ -33,12 +34,15 @@ def trace(
     ] = SEED,
     run: Annotated[int, option.integer("--run", "Number of the run, from 0 on", RUN, minimum=0)] = 0,
     first: Annotated[int, option.integer("--first", "First stage to print", OUTPUT)] = 1,
+    plot: Annotated[str, option.plot("Plot the pulls, looks and indices")] = "",
     **options: Any,
 ) -> None:
     """Print one run stage by stage: the arms, their rewards and the indices that were compared."""
     from kibitz.cli.policies import parse_policies
     from kibitz.simulation.trace import trace as make_trace
 
+    if plot:
+        option.check_plot(plot)
     if first > horizon:
         raise OptionError(f"--first must be at most --horizon {horizon}, got {first}")
     setting = dict(options)
@@ -52,6 +56,15 @@ def trace(
     feedback = simulate_command.make_feedback(**setting)
     (chosen_policy,) = parse_policies([policy]).values()
     data = make_trace(problem, feedback, chosen_policy, horizon=horizon, seed=seed, run=run)
+    if plot:
+        from kibitz.plot import trace as plot_trace
+        from kibitz.plotting.figures import draw_chart, save_figure
+
+        variable = "index" if data["index"].notnull().any() else "mean"
+        chart = draw_chart(
+            lambda axes: plot_trace(data, variable=variable, ax=axes), f"{policy}, run {run}"
+        )
+        save_figure(chart, Path(plot))
     print_trace(data, first)
 
 

@@ -72,7 +72,7 @@ class Environment(NamedTuple):
     streams: Streams
     record: Record
     control: Array
-    graph: Graph
+    graph: Graph | None  # without a graph, None keeps the arguments of compiled functions small
 
 
 @jit
@@ -293,7 +293,8 @@ def make_draw_shows(policy: Policy, is_index: bool) -> Any:
         reward: float,
     ) -> Any:
         """Draw what a pull of `arm` shows, and update the policy; `reward` is the pull's reward."""
-        arms, graph = environment.arms, environment.graph
+        arms = environment.arms
+        graph: Any = environment.graph
         stream = environment.streams.shows
         one: Any = np.int64(1)
         false = one < 0  # a literal False would compile `update` again

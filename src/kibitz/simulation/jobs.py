@@ -71,15 +71,15 @@ def play(
     control = new_control() if control is None else control
     outcome = empty_outcome(job.end_run - job.first_run, job.stages.size, job.problem.n_arms)
     outcome.n_pulls[:], outcome.n_looks[:] = 0, 0
-    problem = job.problem
+    problem, has_graph = job.problem, job.feedback.shows is not None
     environment = Environment(
         make_arms(problem, job.policy.scale_for(problem.scale)),
         make_looks(job.feedback, problem.gaps, job.horizon),
         job.horizon,
-        new_streams(),
+        new_streams(has_graph),
         Record(job.stages, problem.gaps, job.feedback.paid, *outcome),
         control,
-        make_graph(job.feedback.shows, problem.n_arms),
+        make_graph(job.feedback.shows, problem.n_arms) if has_graph else None,
     )
     kernel = choose_kernel(job)
     if announce is not None:

@@ -272,7 +272,7 @@ def play_trials(
         neg_log_p,
         history,
         seeds,
-        new_streams(),
+        new_streams(has_graph=True),
         trial_counts,
     )
     return trial_counts

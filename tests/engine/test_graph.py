@@ -95,12 +95,12 @@ def play_plain(policy, problem, feedback, horizon, seed, runs=1, leap=False):
         make_arms(problem, policy.scale_for(problem.scale)),
         make_looks(feedback, problem.gaps, horizon),
         horizon,
-        new_streams(),
+        new_streams(True),
         Record(stages, problem.gaps, feedback.paid, *outcome),
         new_control(),
         graph,
     )
-    params = _fill_graph(policy, horizon, graph)
+    params = _fill_graph(policy, horizon, graph, problem.n_arms)
     play = make_loop(policy.for_graph() if feedback.shows is not None else policy, feedback, leap)
     play(params, environment, 1e-9, make_seeds(seed, 0, runs))
     return outcome

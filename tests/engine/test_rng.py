@@ -99,7 +99,7 @@ def test_seeds_have_the_same_layout_for_any_number_of_runs(n):
 @pytest.mark.parametrize("is_compiled", [False, True])
 def test_the_stream_of_shows_depends_on_stage_and_arm(is_compiled):
     seeds = kibitz_rng.make_seeds(5, 3, 4)[0]
-    streams = kibitz_rng.new_streams()
+    streams = kibitz_rng.new_streams(has_graph=True)
     seed_shows = cached_dispatcher(seed_show_stream) if is_compiled else seed_show_stream
     for stage, arm in ((1, 0), (1, 1), (2, 0), (10**12, 4999)):
         seed_shows(streams.shows, seeds[9:], stage, arm)

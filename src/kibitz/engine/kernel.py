@@ -108,7 +108,8 @@ class Kernel:
 
     def play(self, environment: Environment, error: float, seeds: Array) -> None:
         """Play one run for each row of `seeds`."""
-        params = _fill_graph(self.policy, environment.horizon, environment.graph)
+        n_arms, graph = environment.arms.means.size, environment.graph
+        params = _fill_graph(self.policy, environment.horizon, graph, n_arms)
         self._get_loop()(self._make_arguments(params), environment, error, seeds)
 
     def _compiled_policy(self) -> Policy:
@@ -148,12 +149,13 @@ class Kernel:
 
     def _make_empty_arguments(self) -> tuple[Any, ...]:
         """Return arguments of the right types that make the loop play zero runs."""
-        params: Any = _fill_graph(self.policy, 1, make_empty_environment().graph)
+        environment = make_empty_environment(self.feedback.shows is not None)
+        params: Any = _fill_graph(self.policy, 1, None, 2)
         if self.generic:
             params = (0, np.zeros(0))
         elif self.table_size:
             params = (*params, np.zeros(1), np.zeros(1))
-        return params, make_empty_environment(), 1e-9, make_seeds(0, 0, 0)
+        return params, environment, 1e-9, make_seeds(0, 0, 0)
 
 
 _loops: dict[Hashable, Any] = {}
@@ -207,21 +209,23 @@ def make_generic_kernel(policy: Policy, feedback: Feedback, leap: bool) -> Kerne
 
 
 @cache
-def make_empty_environment() -> Environment:
+def make_empty_environment(has_graph: bool) -> Environment:
     """Return an environment for zero runs, with the types that all environments have."""
     problem, stages = gaussian([0.0, 0.0]), np.array([1])
     no_counts = np.zeros((0, 2), np.int64)
     record = Record(stages, problem.gaps, False, np.zeros((0, 1)), no_counts, no_counts, np.zeros(0))
     control = np.zeros(3, np.int64)
     looks = make_looks(bandit(), problem.gaps, 1)
-    arms, graph = make_arms(problem, 1.0), make_graph(None, 2)
-    return Environment(arms, looks, 1, new_streams(), record, control, graph)
+    arms, graph = make_arms(problem, 1.0), make_graph(None, 2) if has_graph else None
+    return Environment(arms, looks, 1, new_streams(has_graph), record, control, graph)
 
 
-def _fill_graph(policy: Policy, horizon: int, graph: Graph) -> tuple[Any, ...]:
+def _fill_graph(policy: Policy, horizon: int, graph: Graph | None, n_arms: int) -> tuple[Any, ...]:
     """Return the parameters of a policy; a policy with a parameter `graph` gets the graph."""
     params = policy.params_for(horizon)
-    return tuple(params._replace(graph=graph) if "graph" in policy.constants else params)
+    if "graph" in policy.constants:
+        params = params._replace(graph=graph or make_graph(None, n_arms))
+    return tuple(params)
 
 
 # ------------------------------------------------------------------------------------------- generic

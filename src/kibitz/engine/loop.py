@@ -45,7 +45,7 @@ from kibitz.engine.leap import (
 from kibitz.engine.rng import Streams, seed_shows, seed_stream, uniform
 from kibitz.model.feedback import Feedback
 from kibitz.policies.index_policy import make_statistics_index
-from kibitz.policies.policy import Array, Graph, Policy, params_type
+from kibitz.policies.policy import Array, Policy, params_type
 
 #: The entries of `control`: the stop flag, the current stage and the current run.
 STOP, STAGE, RUN = range(3)
@@ -72,7 +72,7 @@ class Environment(NamedTuple):
     streams: Streams
     record: Record
     control: Array
-    graph: Graph
+    graph: Any  # a `Graph`; None without one, which keeps the arguments of compiled functions small
 
 
 @jit
@@ -293,7 +293,8 @@ def make_draw_shows(policy: Policy, is_index: bool) -> Any:
         reward: float,
     ) -> Any:
         """Draw what a pull of `arm` shows, and update the policy; `reward` is the pull's reward."""
-        arms, graph = environment.arms, environment.graph
+        arms = environment.arms
+        graph = environment.graph
         stream = environment.streams.shows
         one: Any = np.int64(1)
         false = one < 0  # a literal False would compile `update` again

@@ -41,8 +41,8 @@ class Streams(NamedTuple):
     rewards: Stream
     looks: Stream
     policy: Stream
-    shows: Stream
-    show_key: Array  # three words, from which `seed_shows` seeds the stream of shows
+    shows: Any  # a stream; None without a graph
+    show_key: Any  # three words, from which `seed_shows` seeds the stream of shows; None as well
 
 
 def new_stream(seed: int = 0) -> Stream:
@@ -52,9 +52,10 @@ def new_stream(seed: int = 0) -> Stream:
     return Stream(Generator(generator), np.ctypeslib.as_array(memory))
 
 
-def new_streams() -> Streams:
+def new_streams(has_graph: bool = False) -> Streams:
     """Return new streams, which `seed_stream` must seed before each run."""
-    return Streams(new_stream(), new_stream(), new_stream(), new_stream(), np.zeros(3, np.uint64))
+    shows = (new_stream(), np.zeros(3, np.uint64)) if has_graph else (None, None)
+    return Streams(new_stream(), new_stream(), new_stream(), *shows)
 
 
 # -------------------------------------------------------------------------------------- seeding

@@ -84,15 +84,15 @@ def play(
 
 def make_environment(job: Job, outcome: Outcome, control: NDArray[np.int64]) -> Environment:
     """Return everything that the loop needs besides the policy; it fills the arrays of `outcome`."""
-    problem = job.problem
+    problem, has_graph = job.problem, job.feedback.shows is not None
     return Environment(
         make_arms(problem, job.policy.scale_for(problem.scale)),
         make_looks(job.feedback, problem.gaps, job.horizon),
         job.horizon,
-        new_streams(),
+        new_streams(has_graph),
         Record(job.stages, problem.gaps, job.feedback.paid, *outcome),
         control,
-        make_graph(job.feedback.shows, problem.n_arms),
+        make_graph(job.feedback.shows, problem.n_arms) if has_graph else None,
     )
 
 

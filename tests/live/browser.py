@@ -32,8 +32,8 @@ def fetch(port, method, path, body=None, headers=()):
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
     try:
         content = None if body is None else json.dumps(body)
-        content_type = {"content-type": "application/json"}
-        connection.request(method, path, content, {**content_type, **dict(headers)})
+        default_headers = {"content-type": "application/json"}
+        connection.request(method, path, content, {**default_headers, **dict(headers)})
         answer = connection.getresponse()
         return answer.status, answer.getheaders(), answer.read()
     finally:

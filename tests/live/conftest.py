@@ -119,6 +119,7 @@ class Service:
 
     def close(self):
         self.loop.run_until_complete(self.app.state.writer.finish())
+        self.app.state.tokens.store.close()
         self.app.state.store.close()
         self.loop.run_until_complete(self.loop.shutdown_default_executor())
         self.loop.close()

@@ -38,11 +38,11 @@ def counts(agent, *names):
     return [tuple(getattr(arm, name) for name in names) for arm in agent.arms()]
 
 
-def test_a_decision_has_an_id_a_kind_an_arm_a_key_and_a_time(url):
+def test_a_decision_has_an_id_a_kind_an_arm_a_key_a_time_and_a_probability(url):
     with create_agent(url) as agent:
         Clock(agent)
-        assert agent.ask(key="visit-1") == (1, "pull", "blue", "visit-1", 2e9)
-        assert agent.look() == (2, "look", "green", None, 2e9)
+        assert agent.ask(key="visit-1") == (1, "pull", "blue", "visit-1", 2e9, 1.0, False)
+        assert agent.look() == (2, "look", "green", None, 2e9, 1.0, False)
         assert isinstance(agent.ask(), kibitz.Decision)
 
 

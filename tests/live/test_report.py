@@ -22,10 +22,10 @@ def create_agent(folder, **arguments):
 
 @pytest.mark.parametrize("rewards", ["bernoulli", "gaussian"])
 def test_intervals_of_an_adaptive_agent_contain_the_means_at_all_times(memory, rewards):
-    """No mean may leave its interval while arms are added and reports are late (delta = 1e-4).
+    """Each interval must contain its mean, also when rewards arrive late and an arm is added.
 
-    The agent reports after every third decision. If the inequality is true, the probability of a
-    false alarm is below 3e-4.
+    The intervals are checked after every third decision, with delta = 1e-4. If they are valid, the
+    test fails with probability at most 3e-4, because it simulates three agents.
     """
     true_means = {"a": 0.2, "b": 0.5, "c": 0.6, "d": 0.7}
     scale = {"scale": 0.5} if rewards == "gaussian" else {"scale": None}

@@ -258,6 +258,7 @@ def test_ten_thousand_random_strings_do_not_break_the_parser(memory, monkeypatch
     assert {400, 404} <= statuses
     assert list(agent.events()) == events_before
     agent.close()
+    service.state.tokens.store.close()
     service.state.store.close()
 
 
@@ -287,6 +288,7 @@ def test_a_lost_connection_is_freed_at_once(memory, error):
         assert reference() is None
 
     asyncio.run(run())
+    service.state.tokens.store.close()
     service.state.store.close()
 
 

@@ -349,6 +349,7 @@ async def record(url):
                 secrets["of checkout"] = create_token(agent.store, "admin", "checkout")
                 app.state.tokens._read_at = -10.0  # read the tokens again, as after a second
         await app.state.writer.finish()
+        app.state.tokens.store.close()
         app.state.store.close()
     return exchanges
 

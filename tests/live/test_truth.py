@@ -13,6 +13,7 @@ pytestmark = pytest.mark.slow
 MEANS = [0.9, 0.5, 0.7, 0.2]  # all gaps differ, so the regret identifies the arms
 PLANNERS = {"moss", "etc", "improved_ucb"}
 RANDOMISED = {"thompson", "epsilon_greedy", "top_two_thompson"}  # an agent has its own generator
+LIVE_POLICIES = [name for name in POLICIES if name != "scout"]  # an agent has no graph for scout
 N_HISTORIES = 1000
 
 
@@ -39,7 +40,7 @@ def play_with_agent(agent, problem, feedback, horizon, seed, run):
     return pulls, looked_arms
 
 
-@pytest.mark.parametrize("name", [name for name in POLICIES if name not in RANDOMISED])
+@pytest.mark.parametrize("name", [name for name in LIVE_POLICIES if name not in RANDOMISED])
 def test_the_agent_reproduces_runs_of_the_compiled_simulator(name, memory):
     problem = kibitz.gaussian(MEANS, sd=2.0)
     feedback = kibitz.active(kibitz.every(3, first=2), looks=2)
@@ -64,10 +65,10 @@ def test_the_agent_reproduces_runs_of_the_compiled_simulator(name, memory):
     assert np.bincount(looks, minlength=4).tolist() == simulated_runs.n_looks[0].tolist()
 
 
-@pytest.mark.parametrize("name", POLICIES)
+@pytest.mark.parametrize("name", LIVE_POLICIES)
 def test_a_thousand_random_histories_are_decided_as_by_the_policy(name, memory):
     """Histories include observations that nobody asked for, and occasional restarts."""
-    for history in range(-(-N_HISTORIES // len(POLICIES))):
+    for history in range(-(-N_HISTORIES // len(LIVE_POLICIES))):
         disagreement = find_disagreement(name, history, memory / f"{history}.db")
         assert disagreement is None, f"story {history}: {disagreement}"
 

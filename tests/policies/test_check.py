@@ -200,8 +200,8 @@ def view_without_looks(params, state: State, stage):
     return View(statistics, statistics.n_pulls, state.allowed, 0, NEVER, True, 0)
 
 
-def test_a_view_may_forbid_looks_at_once():
-    """A view with max_looks = 0 leaves the choice of the look to the policy."""
+def test_looks_are_not_checked_if_max_looks_is_0():
+    """If the view of an index policy has max_looks = 0, the policy may look at any arm."""
     changes = {"view": view_without_looks, "look": look_at_the_last, "update": update}
     assert kb.check(dataclasses.replace(kb.ucb(), **changes)) is None
 

@@ -131,7 +131,7 @@ def test_points_can_be_resumed_and_are_not_a_grid(tmp_path, suffix, grid):
 @pytest.mark.parametrize(
     ("grid_arguments", "message"),
     [
-        ({}, "nothing to sweep: pass a list of numbers or strings, got a keyword=None"),
+        ({}, "nothing to sweep: pass a list of numbers or strings for at least one parameter$"),
         ({"points": []}, "points must be a non-empty list of non-empty dicts"),
         ({"points": [{}]}, "points must be a non-empty list of non-empty dicts"),
         ({"points": [1, 2]}, "points must be a non-empty list of non-empty dicts"),

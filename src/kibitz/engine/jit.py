@@ -26,10 +26,10 @@ _own_dispatchers: "WeakKeyDictionary[Any, Any]" = (
 
 
 def link(function: Any, roots: Sequence[tuple[Any, Mark]] = ()) -> FunctionType:
-    """Return a copy of a function that numba can compile, with its marked functions replaced.
+    """Return a copy of a function in which numba dispatchers replace the marked functions.
 
-    `roots` are functions of the user that need no decorator, each with the mark that says how to
-    compile it.
+    numba can compile this copy. `roots` lists functions of the user that have no decorator; each
+    comes with the mark that says how to compile it.
     """
     linker = _Linker(roots)
     copy = _copy(function)

@@ -422,7 +422,7 @@ def _find_band(
     band: str | None,
     is_played: NDArray[np.bool_],
 ) -> tuple[Any, Any]:
-    """Return the lower and the upper end of a band, or None and None."""
+    """Return the lower and upper edges of a band, or (None, None) if there is no band."""
     if band is None:
         return None, None
     if band == "error":

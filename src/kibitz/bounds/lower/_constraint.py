@@ -80,7 +80,7 @@ def make_constraint(
 
 
 def _check_raise(x: ArrayLike, gaps: FloatArray) -> FloatArray:
-    condition = "from 1e-50 to 1e50, one number or one per arm"
+    condition = "one number or one number per arm, from 1e-50 to 1e50"
     heights = check_array("x", x, condition, lambda x: (x >= MIN_VALUE) & (x <= MAX_VALUE))
     if heights.shape not in ((), gaps.shape):
         raise invalid("x", condition, x)

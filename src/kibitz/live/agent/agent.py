@@ -394,7 +394,7 @@ class Agent:
     def _parse_erase(self, key: Any) -> tuple[Any, ...]:
         keys = [key] if isinstance(key, str) else key
         if not isinstance(keys, list | tuple) or not keys:
-            raise invalid("key", "a key or a list of keys", key)
+            raise invalid("key", "a string or a non-empty list of strings", key)
         return ([text(single_key, "key") for single_key in keys],)
 
     def _parse_declare(self, rewards: Any) -> tuple[Any, ...]:

@@ -74,10 +74,11 @@ def check_config(
     text(name, "name")
     if policy is not None:
         check_policy(policy)
-        if "graph" in policy.constants:
+        on_graph = policy.on_graph
+        if "graph" in policy.constants or (on_graph is not None and not on_graph.needs_loops):
             raise ValueError(
-                f"policy={policy!r} must know the graph, and an agent has none; use a policy that "
-                "learns what a pull shows, such as scout()"
+                f"policy={policy!r} is for graphs, and an agent has none; use another policy, such as "
+                "kibitzer()"
             )
     if scale is not None:
         scale = positive(scale, "scale")

@@ -26,9 +26,9 @@ def check_one_name(id: Any, key: Any) -> None:
 
 
 def parse_observation(row: Any) -> tuple[Any, Any, Any]:
-    """Return a row of a list of observations; raise ValueError if it has not three values."""
+    """Return the arm, reward and key in a row; raise ValueError if it does not have three values."""
     if not isinstance(row, list | tuple) or len(row) != 3:
-        raise invalid("observations", "a list of (arm, reward, key)", row)
+        raise invalid("each observation", "a tuple or list (arm, reward, key)", row)
     return row[0], row[1], row[2]
 
 

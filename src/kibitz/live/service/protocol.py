@@ -175,8 +175,8 @@ class Attempts:
     def check(self, status: int, content: bytes, retry_after: str | None) -> float | None:
         """Return None if a request succeeded, or how many seconds to wait before the next attempt.
 
-        Raise the error in the response, or StoreUnavailable if the patience is at its end. A request
-        without a response has the status 503.
+        Raise the error in the response, or StoreUnavailable if the next attempt would come after the
+        deadline. For a request without a response, pass status 503.
         """
         if status < 300:
             return None

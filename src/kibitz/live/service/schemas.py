@@ -60,7 +60,7 @@ class PolicySpec(Struct, forbid_unknown_fields=True):
 class NewAgent(Struct, forbid_unknown_fields=True):
     name: Text
     arms: Annotated[list[Text], Meta(max_length=MAX_BATCH)]
-    rewards: Literal["bernoulli", "bounded", "gaussian"] | None = None
+    rewards: Literal["gaussian", "bernoulli", "bounded"] | None = None
     policy: PolicySpec | None = None
     scale: float | None = None
     seed: Annotated[int, Meta(ge=0, le=2**62 - 1)] | None = None
@@ -125,7 +125,7 @@ class Agents(Struct):
 class AgentDescription(Struct):
     name: str
     arms: list[Arm]
-    rewards: Literal["bernoulli", "bounded", "gaussian"]
+    rewards: Literal["gaussian", "bernoulli", "bounded"]
     policy: PolicySpec
     scale: float | None
     patience: float | None

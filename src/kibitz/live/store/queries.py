@@ -100,9 +100,10 @@ def read_names_after(database: Database, after: str, limit: int, only: str | Non
 
 def delete_agent(database: Database, name: str, at: float) -> None:
     """Delete an agent with its log, and revoke the tokens that are limited to it."""
-    number = read_agent(database, name, lock=True).number
+    agent = read_agent(database, name, lock=True)
     for table in AGENT_TABLES:
-        database.rows(f"delete from {table} where agent = ?", number)
+        database.rows(f"delete from {table} where agent = ?", agent.number)
+    database.rows("update kibitz set n_deleted_events = n_deleted_events + ?", agent.n_events)
     database.rows("update tokens set revoked_at = ? where agent = ? and revoked_at is null", at, name)
 
 

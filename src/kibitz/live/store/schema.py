@@ -19,7 +19,11 @@ VERSION = 5  # version of the schema
 FORK_SECONDS = 5.0  # how long a fork waits for transactions of other threads
 
 SCHEMA = """
-create table kibitz (version integer not null, needs_purge integer not null default 0);
+create table kibitz (
+    version integer not null,
+    needs_purge integer not null default 0,
+    n_deleted_events bigint not null default 0
+);
 create table agents (
     agent integer primary key,
     name text not null unique,
@@ -350,6 +354,7 @@ def add_probabilities(database: Database) -> None:
         database,
         f"""
         alter table kibitz add column needs_purge integer not null default 0;
+        alter table kibitz add column n_deleted_events bigint not null default 0;
         alter table arms add column bucket_counts text not null default '{{}}';
         alter table decisions add column probability double precision;
         alter table decisions add column bucket text;

@@ -79,8 +79,10 @@ def parse_count(content: bytes) -> int:
 
 
 def count_events(database: Database) -> int:
-    """Return the number of events of all agents."""
-    [(n_events,)] = database.rows("select coalesce(sum(n_events), 0) from agents")
+    """Return the number of events of all agents, including deleted agents."""
+    [(n_events,)] = database.rows(
+        "select n_deleted_events + (select coalesce(sum(n_events), 0) from agents) from kibitz"
+    )
     return int(n_events)
 
 

@@ -77,7 +77,7 @@ def check_config(
         on_graph = policy.on_graph
         if "graph" in policy.constants or (on_graph is not None and not on_graph.needs_loops):
             raise ValueError(
-                f"policy={policy!r} is for graphs, and an agent has none; use another policy, such as "
+                f"policy={policy!r} is for graphs, and an agent has none; use a policy such as "
                 "kibitzer()"
             )
     if scale is not None:

@@ -137,8 +137,13 @@ def _make_contents(operation: Operation, schema_by_type: dict[Any, Any]) -> dict
         schema = schema_by_type[operation.answer]
         contents["application/json"] = {"schema": schema, "example": operation.example.answer}
     for media_type, example in operation.example.media.items():
-        text_content = {"schema": {"type": "string"}, "example": example}
-        contents[media_type] = {"schema": {}} if example is None else text_content
+        # A response that is always a stream has no schema, because validators would apply it to each
+        # event. If JSON is an alternative, a schema keeps the types of generated clients exact.
+        is_stream = media_type == "text/event-stream" and operation.answer is None
+        is_text = example is not None and not is_stream
+        contents[media_type] = {"schema": {"type": "string"} if is_text else {}}
+        if example is not None:
+            contents[media_type]["example"] = example
     return contents
 
 

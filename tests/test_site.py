@@ -19,6 +19,8 @@ import docstrings
 import pytest
 import run
 
+from kibitz.plotting.picture import COLOURS, DARK_COLOURS
+
 pytestmark = pytest.mark.slow
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -293,7 +295,10 @@ def test_pages_of_one_process_do_not_share_figures(folder):
         )
         assert run.LIGHT_INK in light_svg
         assert run.DARK_INK in dark_svg
-        assert dark_svg == light_svg.replace(run.LIGHT_INK, run.DARK_INK)
+        first_colour, dark_first_colour = COLOURS[0].lower(), DARK_COLOURS[0]
+        assert dark_svg == light_svg.replace(run.LIGHT_INK, run.DARK_INK).replace(
+            first_colour, dark_first_colour
+        )
 
 
 def test_page_with_a_warning_fails(folder, capsys):

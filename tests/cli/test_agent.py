@@ -261,7 +261,7 @@ def test_bucket_compact_erase_and_evaluate(kibitz, tmp_path):
     assert json.loads(out)["n_visits"] == 4
     code, out, err = kibitz("evaluate", log, "--policy", "thompson:rewards=bernoulli")
     assert (code, err) == (0, "")
-    assert "randomised visits" in out
+    assert "randomised visits" in " ".join(out.split())
     assert "pass one of --policy and --arm" in kibitz("evaluate", log)[2]
     assert (
         "--delta must be in (0, 1), got 2"

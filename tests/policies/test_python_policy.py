@@ -56,8 +56,10 @@ def test_python_and_compiled_ucb_make_equal_decisions(feedback):
 def test_the_result_says_that_python_played_and_which_version():
     data = play([kb.python_policy(Guess), kb.python_policy(PlainUCB, label="mine", version="1.2")])
     assert list(data["policy"].to_numpy()) == ["Guess", "mine"]
-    assert json.loads(data.attrs["engine"]) == {"Guess": "python", "mine": "python"}
-    fingerprints = json.loads(data.attrs["fingerprint"])["policies"]
+    assert data.attrs["engine"] == "python"
+    fingerprint = json.loads(data.attrs["fingerprint"])
+    assert fingerprint["engines"] == {"Guess": "python", "mine": "python"}
+    fingerprints = fingerprint["policies"]
     assert fingerprints["mine"]["parameters"] == {"label": "mine", "version": "1.2"}
     assert fingerprints["Guess"]["parameters"] == {"label": None, "version": None}
     assert data.encoding["kernel"] == {"Guess": "python", "mine": "python"}
@@ -150,7 +152,8 @@ def test_a_script_needs_no_main_guard(tmp_path):
     )
     process = subprocess.run([sys.executable, script], capture_output=True, text=True)
     assert process.stdout == "object in another process: False\nregret 50000.0\n", process.stderr
-    assert process.stderr == "object in another process: True\n" * 4
+    words = process.stderr.split()  # the lines of two processes may be mixed
+    assert sorted(words) == sorted(["object", "in", "another", "process:", "True"] * 4)
 
 
 @pytest.mark.slow

@@ -104,6 +104,7 @@ def serve(
     if not store:
         raise option.OptionError("--store is required; give --store, or set KIBITZ_STORE")
     connection = OpeningStore(store)
+    app = None
     try:
         if connection.is_open and not is_local(host) and not list_tokens(connection):
             raise option.OptionError(
@@ -119,6 +120,8 @@ def serve(
         )
         listening_socket = listen(host, port)
     except BaseException:
+        if app is not None:
+            app.state.tokens.store.close()
         connection.close()
         raise
     logs.configure(log_format, log_level)

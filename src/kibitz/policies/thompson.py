@@ -9,7 +9,6 @@ best. The paper only mentions Thompson sampling (section 1).
 """
 
 import math
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -64,22 +63,29 @@ def draw_posterior(params: Any, state: State, stage: int, arm: int, rng: Any) ->
     return total / n + 1 / math.sqrt(n) * rng.standard_normal()
 
 
-@cache
-def make_samplers(sample: Any) -> tuple[Any, Any]:
-    """Return `pull` and `look`, which choose the arms with the largest and second largest sample.
-
-    `look` draws a fresh set of samples.
-    """
-    find_two_largest = make_two_largest(sample)
-
-    def pull(params: Any, state: State, stage: int, rng: Any) -> Any:
-        return find_two_largest(params, state, stage, state.allowed.size, rng)[0]
-
-    def look(params: Any, state: State, stage: int, rng: Any) -> Any:
-        return find_two_largest(params, state, stage, state.allowed.size, rng)[1]
-
-    return jit(pull), jit(look)
+find_two_largest = make_two_largest(draw_sample)
+find_two_largest_on_graph = make_two_largest(draw_posterior)
 
 
-pull, look = make_samplers(draw_sample)
-pull_on_graph, look_on_graph = make_samplers(draw_posterior)
+@jit
+def pull(params: Any, state: State, stage: int, rng: Any) -> Any:
+    """Return the arm with the largest sample."""
+    return find_two_largest(params, state, stage, state.allowed.size, rng)[0]
+
+
+@jit
+def look(params: Any, state: State, stage: int, rng: Any) -> Any:
+    """Return the arm with the second largest sample, in a fresh set of samples."""
+    return find_two_largest(params, state, stage, state.allowed.size, rng)[1]
+
+
+@jit
+def pull_on_graph(params: Any, state: State, stage: int, rng: Any) -> Any:
+    """Return the arm with the largest sample; an arm that was shown need not be pulled first."""
+    return find_two_largest_on_graph(params, state, stage, state.allowed.size, rng)[0]
+
+
+@jit
+def look_on_graph(params: Any, state: State, stage: int, rng: Any) -> Any:
+    """Return the arm with the second largest sample, in a fresh set of samples."""
+    return find_two_largest_on_graph(params, state, stage, state.allowed.size, rng)[1]

@@ -17,13 +17,11 @@ from typing import Any
 
 from kibitz._jit import jit
 from kibitz._validation import between
-from kibitz.policies.index_policy import State, init, make_two_largest, update
+from kibitz.policies.index_policy import State, init, update
 from kibitz.policies.policy import Policy, Rewards, check_rewards, check_scale
-from kibitz.policies.thompson import draw_sample, pull
+from kibitz.policies.thompson import find_two_largest, pull
 
 MAX_RESAMPLES = 100
-
-find_two_largest = make_two_largest(draw_sample)
 
 
 def top_two_thompson(

@@ -90,6 +90,8 @@ def _assign_teams(
     jobs: list[Job], workers: int | None, executor: Executor | None
 ) -> Iterator[tuple[Callable[[], "_Threads | _Workers"], list[Job]]]:
     """Yield each team that plays jobs, as a function that creates it, with the jobs that it plays."""
+    if not jobs:
+        return
     if executor is not None:
         yield partial(_Workers, executor, workers), jobs
         return

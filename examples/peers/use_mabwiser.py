@@ -1,4 +1,4 @@
-"""UCB1 of MABWiser. With alpha = √3 its index is that of `kibitz.ucb`: mean + √(6 log t / n)."""
+"""UCB1 of MABWiser, with the index of `kibitz.ucb` (alpha = √3): mean + √(6 log t / n)."""
 
 import math
 from importlib.metadata import version
@@ -14,7 +14,7 @@ class MABWiser:
         self.mab = MAB(self.arms, LearningPolicy.UCB1(alpha=math.sqrt(3)))
         self.learn = self.mab.fit  # later `partial_fit`
 
-    def pull(self, stage, rng):  # the library expects an observation of each arm first
+    def pull(self, stage, rng):  # the library needs an observation of each arm first
         return stage - 1 if stage <= len(self.arms) else self.mab.predict()
 
     def update(self, arm, reward, is_look):
@@ -22,7 +22,8 @@ class MABWiser:
         self.learn = self.mab.partial_fit
 
 
-policy = kibitz.python_policy(MABWiser, label="MABWiser UCB1", version=version("mabwiser"))
+mabwiser_version = version("mabwiser")
+policy = kibitz.python_policy(MABWiser, label="MABWiser UCB1", version=mabwiser_version)
 
 if __name__ == "__main__":
     setting = kibitz.gaussian([2, 1.8, 0.5]), kibitz.passive(0.1), [policy, kibitz.ucb()]

@@ -52,7 +52,8 @@ def test_every_example_runs(memory):
     )
     assert (process.returncode, process.stderr) == (0, ""), process.stdout
     lines = [line for line in process.stdout.splitlines() if line.startswith(("{", "["))]
-    documented_answers = [json.loads(line) for line in find_blocks("json")[0][1].splitlines()]
+    documented_lines = find_blocks("json")[0][1].replace("\n ", " ").splitlines()  # join long lines
+    documented_answers = [json.loads(line) for line in documented_lines]
     assert json.loads(lines[0]) == {"status": "ok"}
     for printed_line, example in zip(lines[1:], documented_answers, strict=False):
         printed_answer = json.loads(printed_line)

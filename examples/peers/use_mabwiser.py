@@ -1,4 +1,4 @@
-"""UCB1 of MABWiser, with the index of `kibitz.ucb` (alpha = √3): mean + √(6 log t / n)."""
+"""UCB1 of MABWiser; with alpha = √3, it has the index of `kibitz.ucb`."""
 
 import math
 from importlib.metadata import version
@@ -22,8 +22,8 @@ class MABWiser:
         self.learn = self.mab.partial_fit
 
 
-mabwiser_version = version("mabwiser")
-policy = kibitz.python_policy(MABWiser, label="MABWiser UCB1", version=mabwiser_version)
+options = {"label": "MABWiser UCB1", "version": version("mabwiser")}
+policy = kibitz.python_policy(MABWiser, **options)
 
 if __name__ == "__main__":
     setting = kibitz.gaussian([2, 1.8, 0.5]), kibitz.passive(0.1), [policy, kibitz.ucb()]

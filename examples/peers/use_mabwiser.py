@@ -14,7 +14,7 @@ class MABWiser:
         self.mab = MAB(self.arms, LearningPolicy.UCB1(alpha=math.sqrt(3)))
         self.learn = self.mab.fit  # later `partial_fit`
 
-    def pull(self, stage, rng):  # the library needs an observation of each arm first
+    def pull(self, stage, rng):  # each arm must be observed first
         return stage - 1 if stage <= len(self.arms) else self.mab.predict()
 
     def update(self, arm, reward, is_look):

@@ -149,7 +149,7 @@ def test_junk_is_rejected_cleanly(name):
 # ------------------------------------------------------------------------------------- named graphs
 
 
-def named(source, n_arms):
+def load_dense(source, n_arms):
     return to_dense(graph(load_graph(source, n_arms)).shows)
 
 
@@ -165,11 +165,11 @@ def test_named_graphs_are_as_their_definitions_say():
     }
     for source, shows in definitions.items():
         expected = [[1.0 if i == j else float(shows(i, j)) for j in arms] for i in arms]
-        assert np.array_equal(named(source, 7), expected), source
+        assert np.array_equal(load_dense(source, 7), expected), source
 
 
 def test_a_ring_of_two_arms_is_complete():
-    assert np.array_equal(named("ring", 2), np.ones((2, 2)))
+    assert np.array_equal(load_dense("ring", 2), np.ones((2, 2)))
 
 
 @pytest.mark.parametrize(

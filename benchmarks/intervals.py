@@ -13,7 +13,7 @@ that the loss or the delay of a report does not depend on its reward; they show 
 count failures. For the lost clicks, it also counts how often the wider interval fails that the report
 gives in its warning.
 
-Run `python benchmarks/coverage.py [RUNS]`; 60 runs of each attack take about five minutes.
+Run `python benchmarks/intervals.py [RUNS]`; 60 runs of each attack take about five minutes.
 """
 
 import heapq

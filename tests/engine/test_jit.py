@@ -371,7 +371,7 @@ def test_two_processes_can_compile_at_once(folder):
 
 @needs_jit
 @pytest.mark.parametrize("kernel", ["specialised", "generic"])
-def test_an_own_policy_is_never_loaded_from_a_stale_file(tmp_path, kernel):
+def test_a_users_policy_is_never_loaded_from_a_stale_file(tmp_path, kernel):
     """After an edit, the specialised kernel is compiled again; the generic kernel is reused."""
     folder = Folder(tmp_path, OWN_POLICY_SCRIPT.replace('"specialised"', f'"{kernel}"'))
     has_compiled, first_result = folder.run()

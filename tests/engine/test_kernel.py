@@ -68,7 +68,7 @@ def test_formulas_of_all_kinds_share_one_generic_kernel():
     assert make_generic(own_policy).key != make_generic(kb.ftl_robin()).key
 
 
-def test_a_policy_with_a_function_replaced_has_no_generic_kernel():
+def test_a_policy_with_a_replaced_function_has_no_generic_kernel():
     """A generic kernel would use the original policy's function and ignore the replacement."""
     changed_policy = replace(kb.ucb(), look=kb.ucb_second().look)
     assert make_generic(kb.ucb()) is not None

@@ -178,7 +178,7 @@ def test_drawn_arrivals_respect_their_bound(rate, n):
 
 @pytest.mark.parametrize("n_arms", [2, 5, 500])
 @pytest.mark.parametrize("error", [1e-3, 1e-9, 1e-12])
-def test_the_error_account_covers_every_event_and_never_runs_out(n_arms, error):
+def test_the_error_budget_covers_every_event_and_never_runs_out(n_arms, error):
     certificate = new_certificate(n_arms, error, 2 * n_arms + 2)
     leap_state = certificate.leap_state[0]
     costs, spent_error = [], 0.0
@@ -333,6 +333,12 @@ RUNS = 200
 N_COMPARISONS = 9  # regret at two stages, pulls and looks of three arms, one chi-square test
 
 
+def simulate_leap_case(policy, feedback, reward_letter):
+    """Return the leaps of a case, with the shared generic kernel if the policy has one."""
+    kernel = "generic" if POLICIES[policy][0]().rule else "specialised"
+    return simulate_case(policy, feedback, reward_letter, "leap", kernel)
+
+
 @functools.cache
 def simulate_case(policy, feedback, reward_letter, engine, kernel):
     problem = GAUSSIAN if reward_letter == "g" else BERNOULLI
@@ -356,7 +362,7 @@ def simulate_case(policy, feedback, reward_letter, engine, kernel):
 @pytest.mark.parametrize(("policy", "feedback", "reward_letter"), CASES)
 def test_leaps_have_the_distribution_of_stage_by_stage_runs(policy, feedback, reward_letter):
     """Compare regret, pulls and looks; the probability of a false alarm is 1e-4 over all cases."""
-    leap_data = simulate_case(policy, feedback, reward_letter, "leap", "specialised")
+    leap_data = simulate_leap_case(policy, feedback, reward_letter)
     step_data = simulate_case(
         policy, feedback, reward_letter, "step", "auto"
     )  # both kernels give the same numbers: tests/policies/test_contract.py
@@ -385,14 +391,14 @@ LEAPING_CASES = [case for case in CASES if case[:2] != ("ucb_second", "active") 
 def test_the_compared_runs_do_leap():
     """Nearly all runs of the previous test leap; a run that leaps has a positive error."""
     for case in LEAPING_CASES:
-        leap_data = simulate_case(*case, "leap", "specialised")
+        leap_data = simulate_leap_case(*case)
         assert float((leap_data.error > 0).mean()) > 0.9, case
         assert float(leap_data.error.max()) <= 1e-9
     assert float(simulate_case("ftl", "bandit", "g", "step", "auto").error.max()) == 0
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if POLICIES[case[0]][0]().rule])
-def test_generic_kernels_leap_like_specialised_ones(case):
+def test_generic_kernels_leap_like_specialised_kernels(case):
     generic_data, specialised_data = (
         simulate_case(*case, "leap", kernel) for kernel in ("generic", "specialised")
     )

@@ -3,6 +3,7 @@
 import threading
 import time
 from collections import Counter
+from functools import partial
 
 import numba
 import numpy as np
@@ -45,6 +46,10 @@ REFERENCES = {
     "top_two_thompson": reference.TopTwoThompson,
     "kibitzer": reference.Kibitzer,
     "scout": reference.Scout,
+    "lookout": reference.Lookout,
+    "sw_ucb": partial(reference.SWUCB, window=100),
+    "d_ucb": partial(reference.DUCB, discount=0.99),
+    "glr_ucb": partial(reference.GLRUCB, horizon=1000),
 }
 
 

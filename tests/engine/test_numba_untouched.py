@@ -107,7 +107,7 @@ def test_using_kibitz_changes_no_attribute_of_numba(tmp_path):
     assert run_script(script, tmp_path) == "[]\n[]\n"
 
 
-def test_the_walk_detects_replaced_attributes(tmp_path):
+def test_the_snapshots_detect_replaced_attributes(tmp_path):
     """The snapshots detect the three patches of earlier versions, and a patch of a module."""
     script = "".join(map(dedent, (SNAPSHOT_SCRIPT, NUMBA_SCRIPT)))
     script += dedent(

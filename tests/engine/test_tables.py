@@ -83,7 +83,7 @@ def test_a_table_is_long_enough_for_every_count(looks):
 
 
 @pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="takes minutes in plain Python")
-def test_the_longest_run_with_tables_and_the_shortest_without():
+def test_tables_are_used_up_to_the_largest_table_size():
     horizons = [MAX_TABLE_SIZE // 2 - 1, MAX_TABLE_SIZE // 2]
     jobs = [
         make_job(kb.ucb(), kb.passive(1.0, [1, 0, 0]), h, 1, kernel="specialised") for h in horizons

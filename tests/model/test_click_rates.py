@@ -50,7 +50,7 @@ def test_pooled_variance_recovers_the_variance_of_simulated_rates():
 
 
 def test_excess_is_zero_on_average_for_equal_rates():
-    """Q has mean K - 1 for equal rates; a test of 2,000 draws, 6 standard errors."""
+    """For equal rates, Q - (K - 1) is within 6 standard errors of 0, over 2,000 draws."""
     rng = np.random.default_rng(6)
     views = np.array([400, 900, 500])
     excess = [spread_moments(views, rng.binomial(views, 0.05))[0] for _ in range(2_000)]

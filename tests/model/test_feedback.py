@@ -329,8 +329,10 @@ def test_invalid_period_raises(n):
         ([[0.5, 0.5], [0.9, 0.0]], "weights must sum to 1, got [0.9, 0.0] with sum 0.9"),
         ([], "weights must have one or two dimensions, got []"),
         (1.0, "weights must have one or two dimensions, got 1.0"),
-        (["a", "b"], "weights must be numbers, got ['a', 'b']"),
-        ([[1.0], [0.5, 0.5]], "weights must be numbers, got [[1.0], [0.5, 0.5]]"),
+        (["a", "b"], "weights must be a name, a function, or "
+            "numbers in rows of equal length, got ['a', 'b']"),
+        ([[1.0], [0.5, 0.5]], "weights must be a name, a function, or "
+            "numbers in rows of equal length, got [[1.0], [0.5, 0.5]]"),
     ],
 )  # fmt: skip
 def test_invalid_weights_raise(weights, message):

@@ -70,6 +70,39 @@ def test_a_discrete_distribution_is_exact(distribution):
     assert probabilities.sum() == pytest.approx(1, abs=1e-14)
 
 
+def test_a_list_of_values_may_have_fractions_and_an_offset():
+    values, probabilities = [0.7, -2.5, 100], [0.2, 0.5, 0.3]
+    distribution = stats.rv_discrete(values=(values, probabilities))(loc=1)
+    problem = make_problem(distribution)
+    quantiles = [problem.quantile(0, u) for u in (0, 0.499, 0.501, 0.699, 0.701, 0.999)]
+    np.testing.assert_allclose(quantiles, [-1.5, -1.5, 1.7, 1.7, 101, 101])
+    assert problem.means[0] == pytest.approx(np.dot(values, probabilities) + 1)
+
+
+@pytest.mark.parametrize("distribution", [stats.gamma(1e-3), stats.beta(0.01, 0.01)])
+def test_quantiles_beyond_floating_point_numbers_are_rounded(distribution):
+    """Nearly half of these rewards are rounded to 0 (or 1); the others are within the error."""
+    problem = make_problem(distribution)
+    levels, values = problem.levels[0], problem.values[0]
+    points = np.geomspace(1e-300, 0.5, 1000)
+    expected = np.interp(points, values[values > 0], levels[values > 0])
+    assert np.abs(distribution.cdf(points) - expected).max() <= MAX_ERROR
+
+
+def test_a_wrong_quantile_function_is_rejected():
+    class Wrong(stats.rv_continuous):
+        def _cdf(self, x):
+            return x
+
+        def _ppf(self, q):  # the mean is right
+            return q + 1e-3 * np.sin(2 * np.pi * q)
+
+    with pytest.raises(
+        ValueError, match=r"its ppf\(.*but its cdf there is .*; use another distribution"
+    ):
+        make_problem(Wrong(a=0, b=1, name="wrong")())
+
+
 def test_the_engine_draws_quantiles():
     arms, stream = make_arms(UNBOUNDED, 2.0), new_stream(3)
     rng = np.random.Generator(np.random.SFC64(3))
@@ -114,6 +147,7 @@ def test_the_scale_is_derived_if_possible():
     message = r"scale is required: the rewards of arm 1 \(poisson\) are unbounded.*deviation 1.73"
     with pytest.raises(ValueError, match=message):
         kb.from_scipy([stats.norm(), stats.poisson(3)])
+    assert kb.from_scipy([stats.norm(), stats.poisson(0)]).scale == 1  # poisson(0) is constant
 
 
 def test_policies_for_rewards_in_the_unit_interval_accept_them():
@@ -178,6 +212,7 @@ def test_a_distribution_of_the_user_is_identified_by_its_table():
         ([stats.norm(), stats.pareto(1.5)], r"distributions\[1\] must have a finite mean"),
         ([stats.norm(), stats.poisson(1e12)], r"distributions\[1\] must have at most 65536 values"),
         ([stats.norm(), stats.norm(0, -1)], r"distributions\[1\]"),
+        ([stats.norm(), stats.norm([0, 1])], r"distributions\[1\] must be one distribution"),
     ],
 )
 def test_unsuitable_distributions_are_rejected(distributions, message):

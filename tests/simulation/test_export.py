@@ -46,6 +46,15 @@ def test_comparisons_and_leagues_are_exported():
     assert len(kibitz.to_pandas(kibitz.compare(league, over="run"))) == 2
 
 
+def test_a_trace_is_exported_by_variable():
+    run = kibitz.trace(
+        kibitz.gaussian([0.5, 0.0]), kibitz.active(0.1), kibitz.ucb(), horizon=20, seed=1
+    )
+    assert kibitz.to_pandas(run, "pull")["pull"].tolist() == run["pull"].to_numpy().tolist()
+    with pytest.raises(ValueError, match="pass variable=, one of pull, reward"):
+        kibitz.to_pandas(run)
+
+
 def test_parquet_files_hold_the_same_table(data, tmp_path):
     parquet = pytest.importorskip("pyarrow.parquet")
     file = tmp_path / "result.parquet"

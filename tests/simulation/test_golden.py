@@ -20,7 +20,7 @@ def test_every_case_is_recorded():
 
 
 @pytest.mark.parametrize("case", golden.CASES)
-def test_numbers_equal_the_recorded_ones(case):
+def test_numbers_equal_the_recorded_numbers(case):
     result = golden.play(case)
     assert result.keys() == RECORDED[case].keys()
     for policy, (pulls, looks, regret) in result.items():

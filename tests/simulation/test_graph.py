@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import kibitz as kb
+from kibitz.engine.leap import can_leap
 from kibitz.model.graphs import load_graph
 from kibitz.simulation.jobs import Job, play
 from kibitz.simulation.payload import check_answer, pack, play_payload
@@ -70,7 +71,58 @@ def test_max_n_rejects_unsupported_policies():
 
 def test_an_agent_rejects_a_policy_for_graphs(tmp_path):
     for policy in (kb.scout(), kb.scout(informed=True), kb.max_n(kb.ucb())):
-        with pytest.raises(ValueError, match="is for graphs, and an agent has none"):
+        with pytest.raises(ValueError, match="is for graphs; pass the graph as shows="):
             kb.agent(
                 tmp_path / "shop.db", "shop", arms=["a", "b"], rewards="bernoulli", policy=policy
             )
+
+
+def test_edges_of_vanishing_probability_change_nothing():
+    bandit_regret = kb.simulate(PROBLEM, kb.graph(np.eye(3)), kb.ucb(), **OPTIONS).final_regret
+    for probability in (1e-300, 5e-324):
+        feedback = kb.graph(np.full((3, 3), probability), loops=True)
+        data = kb.simulate(PROBLEM, feedback, kb.ucb(), **OPTIONS)
+        assert np.array_equal(data.final_regret, bandit_regret)
+
+
+def test_a_graph_is_a_matrix_or_a_function_and_no_other_object():
+    class Network(dict):
+        """Nodes and their neighbours, as in a graph of NetworkX."""
+
+    for shows in (Network({0: {1: {}}, 1: {0: {}}}), [(0, 1), (1, 2)], {0: [1], 1: [2]}):
+        with pytest.raises(ValueError, match="shows must be a "):
+            kb.graph(shows)
+
+
+def show_own_reward(stage, pulled, arm):
+    return float(pulled == arm)
+
+
+@pytest.mark.parametrize(
+    ("function", "policy", "message"),
+    [
+        (lambda stage, i, j: 2.0 if stage == 50 else 1.0, kb.ucb(), "got 2.0 at stage 50 for a pull"),
+        (
+            lambda stage, i, j: float("nan"),
+            kb.ucb(),
+            r"shows must be in \[0, 1\], got nan at stage 1",
+        ),
+        (lambda stage, i, j: float(j < 2), kb.scout(), "no pull shows arm 2 at the stages"),
+        (lambda stage, i, j: float(i != j), kb.ucb(), "arm 0 never shows its own reward"),
+        (lambda stage, i, j: float(stage % 2), kb.etc(), "etc must see the reward of every pull"),
+        (show_own_reward, kb.scout(informed=True), "needs the matrix of the graph, but this graph"),
+        (show_own_reward, kb.max_n(kb.ucb()), "varies with the stage; use a policy that does not"),
+    ],
+)
+def test_invalid_graphs_that_vary_are_rejected(function, policy, message):
+    with pytest.raises(ValueError, match=message):
+        kb.simulate(PROBLEM, kb.graph(function), policy, **OPTIONS)
+
+
+def test_bounds_agents_and_leaps_need_a_graph_that_does_not_vary(tmp_path):
+    feedback = kb.graph(show_own_reward)
+    with pytest.raises(ValueError, match="a graph that does not vary with the stage"):
+        kb.bounds.complexity.graph(PROBLEM, feedback)
+    with pytest.raises(ValueError, match="an agent's graph does not vary"):
+        kb.agent(tmp_path / "a.db", "a", arms=["a", "b"], rewards="bernoulli", shows=feedback)
+    assert not can_leap(kb.ucb(), PROBLEM, feedback)

@@ -19,6 +19,8 @@ FEEDBACKS = {
     "paid": kb.active(kb.every(3), paid=True),
     "function": kb.passive(lambda stage: 1 / stage),
     "full": kb.full(),
+    "graph": kb.graph([[1, 0.5, 1], [0, 1, 0], [0.3, 0.7, 1]]),
+    "graph and looks": kb.graph([[1, 0.5, 0], [1, 1, 0], [0, 0, 1]], looks=kb.active(0.3)),
 }
 
 
@@ -70,6 +72,14 @@ def test_episodes_are_the_runs_of_simulate(feedback):
             assert n_arrivals * FEEDBACKS[feedback].looks == result["n_looks"].sum()
 
 
+def test_a_graph_can_hide_the_reward_of_a_pull_from_the_observation():
+    env = kb.gym_env(PROBLEM, kb.graph([[0, 1, 0], [1, 1, 0], [0, 0, 1]]), 9, 1)
+    env.reset()
+    observation, reward, *_ = env.step(0)
+    assert observation["counts"].tolist() == [0, 1, 0]
+    assert observation["sums"][0] == 0 != reward
+
+
 def test_reset_with_a_seed_begins_its_first_run():
     env, other_env = kb.gym_env(PROBLEM, kb.full(), 9, 1), kb.gym_env(PROBLEM, kb.full(), 9, 2)
     assert [env.reset()[1]["run"] for _ in range(3)] == [0, 1, 2]
@@ -91,6 +101,8 @@ def test_misuse_raises_value_error(monkeypatch):
         env.step(0)
     with pytest.raises(ValueError, match="horizon must be a whole number of at least 1, got 0"):
         kb.gym_env(PROBLEM, kb.bandit(), 0, 1)
+    with pytest.raises(ValueError, match="a graph that does not vary with the stage"):
+        kb.gym_env(PROBLEM, kb.graph(lambda stage, i, j: 1.0), 1, 1)
     monkeypatch.setattr("kibitz.simulation.gym_env.find_spec", lambda name: None)
     with pytest.raises(ValueError, match=r"run: pip install 'kibitz\[gym\]'"):
         kb.gym_env(PROBLEM, kb.bandit(), 1, 1)

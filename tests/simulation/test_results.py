@@ -96,7 +96,7 @@ def test_bernoulli_runs_of_0_1_0_can_be_resumed_with_scale_1(tmp_path):
     np.testing.assert_array_equal(resumed_data.regret, old_data.regret)
 
 
-def test_own_functions_of_0_1_0_are_rejected(tmp_path):
+def test_functions_of_the_user_in_files_of_0_1_0_are_rejected(tmp_path):
     def own_index(params, stage, counts, arm, mean):
         return mean
 

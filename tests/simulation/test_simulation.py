@@ -96,7 +96,7 @@ def test_the_regret_is_recorded_at_the_requested_stages_and_the_horizon():
 
 
 @pytest.mark.parametrize("horizon", [1, 2, 10, 10_000, 10**12])
-def test_default_stages_are_about_200_log_spaced_ones_up_to_the_horizon(horizon):
+def test_by_default_about_200_log_spaced_stages_up_to_the_horizon_are_recorded(horizon):
     stages = log_spaced(horizon)
     assert stages[0] == 1
     assert stages[-1] == horizon

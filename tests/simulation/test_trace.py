@@ -14,12 +14,16 @@ PROBLEMS = {
     "bernoulli": kb.bernoulli(MEANS),
     "empirical": kb.empirical([[0, 3], [1, 1.5, 0.25], [2], [-1, 0.5]]),
 }
+HIDING = np.array([[0.5, 0.5, 0, 1], [0, 1, 0, 0], [0, 1, 0, 0.3], [0.2, 0, 1, 1]])
 FEEDBACKS = {
     "bandit": kb.bandit(),
     "active": kb.active(0.3),
     "passive": kb.passive(0.3, "optimal"),
     "two paid looks": kb.active(kb.every(3), looks=2, paid=True),
     "full": kb.full(),
+    "graph": kb.graph([[1, 0.5, 0, 1], [0, 1, 0.2, 0], [0.3, 1, 1, 0], [0, 0, 1, 1]]),
+    "graph and looks": kb.graph(np.ones((4, 4)), looks=kb.active(0.3)),
+    "hiding graph": kb.graph(HIDING),
 }
 HORIZON = 150
 
@@ -53,7 +57,7 @@ def assert_is_run_of_simulate(policy, problem, feedback, run=2):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("feedback", FEEDBACKS)
+@pytest.mark.parametrize("feedback", [name for name in FEEDBACKS if name != "hiding graph"])
 @pytest.mark.parametrize("name", POLICIES)
 def test_a_trace_is_the_run_of_simulate(name, feedback):
     """The regret at every stage, the pulls and the looks are equal; the gaps are all different."""
@@ -91,7 +95,31 @@ def test_all_policies_get_the_same_noise():
     assert np.isfinite(noises["ucb"][1]).sum() > 20
 
 
-@pytest.mark.parametrize("feedback", FEEDBACKS)
+@pytest.mark.slow
+def test_a_trace_is_the_run_of_simulate_on_a_graph_that_hides_rewards():
+    assert_is_run_of_simulate(kb.scout(), "gaussian", "hiding graph")
+    assert_is_run_of_simulate(kb.scout(informed=True), "bernoulli", "hiding graph")
+
+
+def test_a_trace_has_what_each_pull_shows():
+    data = trace(kb.scout(), "empirical", "hiding graph")
+    pulls, shown = data["pull"].to_numpy(), np.isfinite(data["shown_reward"].to_numpy())
+    counts = np.cumsum(shown, axis=0)
+    np.testing.assert_array_equal(data["n_observed"][0], 0)
+    np.testing.assert_array_equal(data["n_observed"][1:], counts[:-1])
+    assert (HIDING[pulls][shown] > 0).all()
+    assert shown[HIDING[pulls] == 1].all()
+    own_reward = data["shown_reward"].to_numpy()[np.arange(HORIZON), pulls]
+    is_hidden = np.isnan(own_reward)
+    assert 5 < is_hidden.sum() < HORIZON
+    np.testing.assert_array_equal(own_reward[~is_hidden], data["reward"][~is_hidden])
+    for arm, values in enumerate(PROBLEMS["empirical"].values):
+        rewards = data["shown_reward"].to_numpy()[shown[:, arm], arm]
+        assert np.isclose(rewards[:, np.newaxis], values, rtol=1e-14).any(axis=1).all()
+    assert "shown_reward" not in trace(kb.ucb())
+
+
+@pytest.mark.parametrize("feedback", [name for name in FEEDBACKS if name != "hiding graph"])
 @pytest.mark.parametrize("name", ["ucb", "ftl", "ocucb", "etc_ocucb", "moss", "kibitzer"])
 def test_an_index_policy_pulls_the_arm_with_the_largest_index(name, feedback):
     data = trace(make_policy(name), feedback=feedback)
@@ -138,7 +166,7 @@ def test_later_looks_are_present_only_if_several_looks_arrive_at_a_stage():
     assert (trace(kb.ucb(), feedback="bandit")["look"] == -1).all()
 
 
-def test_a_trace_says_what_it_is():
+def test_a_trace_has_the_attributes_of_a_simulation():
     data = trace(kb.ucb(exploration=2))
     simulated = kb.simulate(
         PROBLEMS["gaussian"], FEEDBACKS["active"], kb.ucb(exploration=2), horizon=HORIZON, runs=3,
@@ -146,7 +174,8 @@ def test_a_trace_says_what_it_is():
     )  # fmt: skip
     assert data.attrs == {k: v for k, v in simulated.attrs.items() if k != "cells"}
     assert (data["policy"].item(), data["run"].item()) == ("ucb:exploration=2", 2)
-    assert all("long_name" in data[name].attrs for name in data.data_vars)
+    assert all("long_name" in data[name].attrs for name in data.variables)
+    assert (data["stage"].attrs["units"], data["index"].attrs["units"]) == ("stages", "reward")
 
 
 def test_wrong_arguments_are_rejected():

@@ -38,9 +38,9 @@ class Arms(NamedTuple):
     chances: Floats  # BERNOULLI: the probability of a success
     success: float  # BERNOULLI: the reward of a success
     values: Floats  # EMPIRICAL: the observed rewards of all arms; TABULATED: their quantiles
-    offsets: NDArray[np.int64]  # arm i has values[offsets[i] : offsets[i + 1]]
-    levels: Floats  # TABULATED: the levels of the quantiles, with the same offsets
-    guide: NDArray[np.int64]  # TABULATED: where the levels j / GUIDE_SIZE of each arm are
+    offsets: NDArray[np.int64]  # EMPIRICAL: arm i has values[offsets[i] : offsets[i + 1]];
+    # TABULATED: for each arm, where the levels j / GUIDE_SIZE are
+    levels: Floats  # TABULATED: the levels of the quantiles
 
 
 def make_arms(problem: Problem, scale: float) -> Arms:
@@ -51,10 +51,12 @@ def make_arms(problem: Problem, scale: float) -> Arms:
     offsets = np.cumsum([0, *(arm.size for arm in problem.values)]).astype(np.int64)
     chances = problem.means.copy() if kind == BERNOULLI else np.zeros(0)
     starts = np.arange(GUIDE_SIZE) / GUIDE_SIZE
-    guides = [
-        offset + np.searchsorted(levels, starts, side="right") - 1
-        for offset, levels in zip(offsets, problem.levels, strict=False)
-    ]
+    if kind == TABULATED:
+        guides = [
+            offset + np.searchsorted(levels, starts, side="right") - 1
+            for offset, levels in zip(offsets, problem.levels, strict=False)
+        ]
+        offsets = np.concatenate(guides).astype(np.int64)
     return Arms(
         kind,
         problem.means / scale,
@@ -64,7 +66,6 @@ def make_arms(problem: Problem, scale: float) -> Arms:
         values,
         offsets,
         np.concatenate([np.zeros(0), *problem.levels]),
-        np.concatenate([np.zeros(0, np.int64), *guides]).astype(np.int64),
     )
 
 
@@ -77,7 +78,7 @@ def draw(arms: Arms, arm: int, stream: Stream) -> float:
     if arms.kind == BERNOULLI:
         return arms.success if u < arms.chances[arm] else 0.0
     if arms.kind == TABULATED:
-        k = arms.guide[arm * GUIDE_SIZE + int(u * GUIDE_SIZE)]
+        k = arms.offsets[arm * GUIDE_SIZE + int(u * GUIDE_SIZE)]
         while arms.levels[k + 1] <= u:
             k += 1
         share = (u - arms.levels[k]) / (arms.levels[k + 1] - arms.levels[k])
@@ -245,11 +246,15 @@ def make_draw_look_arm(weight_at: Any) -> Any:
 
 MIN_SKIP_EDGES = 8  # edges; in a shorter row, each edge gets its own random number
 MAX_SKIP_PROBABILITY = 0.25  # with larger probabilities, skipping saves nothing
+MAX_CHECKED_ARMS = 20  # arms at which the function of a graph that varies is checked
 
 
 def make_graph(shows: Shows | None, n_arms: int) -> Graph:
-    """Return what a pull shows; without a graph, a pull shows its own reward only."""
-    if shows is None:
+    """Return what a pull shows; without a graph, a pull shows its own reward only.
+
+    A graph that varies with the stage is not stored: the engine calls its function.
+    """
+    if shows is None or shows.function is not None:
         no_edges = np.zeros(0, np.int64)
         offsets, loops = np.zeros(n_arms + 1, np.int64), np.ones(n_arms)
         return Graph(offsets, no_edges, np.zeros(0), loops, np.zeros(n_arms))
@@ -270,6 +275,41 @@ def make_graph(shows: Shows | None, n_arms: int) -> Graph:
     return Graph(offsets, arms, probabilities, shows.own, skip)
 
 
+def average_own(shows: Shows, n_arms: int, horizon: int) -> Floats:
+    """Return the probability that a pull shows its own reward, for each arm.
+
+    For a graph that varies, return the average over some stages, after a check of the function.
+    """
+    function = shows.function
+    if function is None:
+        return shows.own
+    stages = _sample_stages(horizon)
+    arms = np.unique(np.linspace(0, n_arms - 1, MAX_CHECKED_ARMS).astype(np.int64)).tolist()
+    matrices = np.array(
+        [[[float(function(stage, i, j)) for j in arms] for i in arms] for stage in stages]
+    )
+    is_valid = (matrices >= 0) & (matrices <= 1)
+    if not is_valid.all():
+        n, i, j = np.argwhere(~is_valid)[0]
+        raise ValueError(
+            f"shows must be in [0, 1], got {float(matrices[n, i, j])!r} at stage {stages[n]} for a "
+            f"pull of arm {arms[i]} and arm {arms[j]}"
+        )
+    if len(arms) == n_arms and (hidden := matrices.max(axis=(0, 1)) == 0).any():
+        raise ValueError(
+            f"no pull shows arm {int(np.argmax(hidden))} at the stages that were checked, so no "
+            "policy can learn whether it is the best arm"
+        )
+    own = np.ones(n_arms)
+    own[arms] = matrices.diagonal(axis1=1, axis2=2).mean(axis=0)
+    return own
+
+
+@jit
+def show_nothing(stage: int, pulled: int, arm: int) -> float:
+    return 0.0
+
+
 @jit
 def next_shown(graph: Graph, pulled: int, edge: int, stream: Stream) -> Any:
     """Return the first edge from `edge` on that a pull shows, or the end of the row.
@@ -287,3 +327,82 @@ def next_shown(graph: Graph, pulled: int, edge: int, stream: Stream) -> Any:
             return edge
         edge += 1
     return end
+
+
+# -------------------------------------------------------------------------------------------- pieces
+
+
+class Pieces(NamedTuple):
+    """What differs between the pieces of a changing problem, with one row per piece.
+
+    `start_piece` copies a row into the arrays of `Arms`, `Looks` and the gaps, from which the engine
+    plays. Stationary problems have no `Pieces`.
+    """
+
+    starts: NDArray[np.int64]
+    gaps: Floats
+    means: Floats
+    sds: Floats
+    chances: Floats
+    offsets: NDArray[np.int64]
+    shares: Floats  # no rows if the weights of looks do not depend on the gaps
+    weights: Floats
+    counts: NDArray[np.int64]  # the pulls and the looks of each arm in earlier pieces of the run
+    carried: Floats  # one number: the regret of the earlier pieces of the run
+
+
+def make_pieces(problem: Problem, feedback: Feedback, arms: Arms) -> tuple[Arms, Pieces]:
+    """Return the pieces of a changing problem, and arms with the tables of all pieces.
+
+    `arms` are the arms of the first piece.
+    """
+    scale = 1 / arms.success
+    rows = [make_arms(piece, scale) for piece in problem.pieces]
+    first_values = np.cumsum([0, *(row.values.size for row in rows[:-1])])
+    shares = [
+        _name_piece_weights(feedback, piece.gaps, start)
+        for piece, start in zip(problem.pieces, problem.starts, strict=True)
+        if feedback.observer == "passive" and isinstance(feedback.weights, str)
+    ]
+    share_rows = np.array(shares).reshape(-1, problem.n_arms)
+    pieces = Pieces(
+        np.array(problem.starts, np.int64),
+        problem.gaps,
+        np.array([row.means for row in rows]),
+        np.array([row.sds for row in rows]),
+        np.array([row.chances for row in rows]),
+        np.array([row.offsets + n for row, n in zip(rows, first_values, strict=True)]),
+        share_rows,
+        np.cumsum(share_rows, axis=1),
+        np.zeros((2, problem.n_arms), np.int64),
+        np.zeros(1),
+    )
+    values, levels = (np.concatenate([getattr(row, k) for row in rows]) for k in ("values", "levels"))
+    return arms._replace(values=values, levels=levels), pieces
+
+
+def _name_piece_weights(feedback: Feedback, gaps: Floats, start: int) -> Floats:
+    try:
+        return feedback.static_weights(gaps)
+    except ValueError as error:
+        raise ValueError(f"{error}, in the piece that starts at stage {start}") from None
+
+
+@jit
+def copy_row(rows: Any, row: int, target: Any) -> None:
+    """Copy a row of a matrix; a slice assignment would allocate memory."""
+    for k in range(target.size):
+        target[k] = rows[row, k]
+
+
+@jit
+def start_piece(pieces: Pieces, piece: int, arms: Arms, looks: Looks, gaps: Floats) -> None:
+    """Copy the rewards, weights of looks and gaps of a piece into the arrays that the loop reads."""
+    copy_row(pieces.gaps, piece, gaps)
+    copy_row(pieces.means, piece, arms.means)
+    copy_row(pieces.sds, piece, arms.sds)
+    copy_row(pieces.chances, piece, arms.chances)
+    copy_row(pieces.offsets, piece, arms.offsets)
+    if pieces.shares.shape[0] > 0:
+        copy_row(pieces.shares, piece, looks.shares)
+        copy_row(pieces.weights, piece, looks.weights[0])

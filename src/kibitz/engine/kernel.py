@@ -29,12 +29,12 @@ from kibitz._hashing import content_hash, is_from_kibitz
 from kibitz._jit import Mark, jit
 from kibitz.engine import numba_compat
 from kibitz.engine.cache import cached_dispatcher, is_compiled
-from kibitz.engine.environment import make_arms, make_graph, make_looks
+from kibitz.engine.environment import make_arms, make_graph, make_looks, make_pieces
 from kibitz.engine.jit import deferred_interrupts, gc_disabled
 from kibitz.engine.loop import Environment, Record, make_loop
 from kibitz.engine.rng import make_seeds, new_streams
 from kibitz.model.feedback import Feedback, bandit
-from kibitz.model.problem import gaussian
+from kibitz.model.problem import changing, gaussian
 from kibitz.policies.ftl import ftl
 from kibitz.policies.index_policy import index_policy, make_choices
 from kibitz.policies.policy import Array, Graph, Policy, StandardRule, params_type
@@ -57,26 +57,29 @@ class Kernel:
     leap: bool
     generic: bool = False
     table_size: int = 0
+    is_changing: bool = False  # whether the kernel plays problems that change with time
 
     def __reduce__(self) -> Any:
-        return Kernel, (self.policy, self.feedback, self.leap, self.generic, self.table_size)
+        setting = (self.policy, self.feedback, self.leap)
+        return Kernel, (*setting, self.generic, self.table_size, self.is_changing)
 
     @cached_property
     def key(self) -> Hashable:
         """A key that distinguishes kernels with different code within this process."""
-        user_functions = [f for f in (self.feedback.rate, self.feedback.weights) if callable(f)]
+        user_functions = [f for f in self.feedback.functions if f is not None]
         policy = self._compiled_policy()
         functions: Any = (*policy.functions, *user_functions)
         if not all(f is None or is_from_kibitz(f) for f in functions):
             functions = content_hash(functions)
-        takes_functions = (callable(self.feedback.rate), callable(self.feedback.weights))
-        has_graph = self.feedback.shows is not None
-        return functions, tuple(policy.constants), takes_functions, self.leap, has_graph
+        takes_functions = tuple(f is not None for f in self.feedback.functions)
+        flags = (self.leap, self.feedback.shows is not None, self.is_changing)
+        return functions, tuple(policy.constants), takes_functions, flags
 
     @cached_property
     def code_hash(self) -> str:
         """A hash of all code of the loop, the same in every process."""
-        return content_hash(make_loop(self._compiled_policy(), self.feedback, self.leap))
+        policy = self._compiled_policy()
+        return content_hash(make_loop(policy, self.feedback, self.leap, self.is_changing))
 
     def is_ready(self) -> bool:
         """Return whether the kernel is compiled, in this process or on disk.
@@ -109,7 +112,7 @@ class Kernel:
     def play(self, environment: Environment, error: float, seeds: Array) -> None:
         """Play one run for each row of `seeds`."""
         n_arms, graph = environment.arms.means.size, environment.graph
-        params = _fill_graph(self.policy, environment.horizon, graph, n_arms)
+        params = fill_graph(self.policy, environment.horizon, graph, n_arms)
         self._get_loop()(self._make_arguments(params), environment, error, seeds)
 
     def _compiled_policy(self) -> Policy:
@@ -126,9 +129,9 @@ class Kernel:
         key = self.key
         if key not in _loops:
             policy, feedback = self._compiled_policy(), self.feedback
-            functions = (*policy.functions, feedback.rate, feedback.weights)
-            roots = [(f, Mark(allocates=f is policy.init)) for f in functions if callable(f)]
-            play = make_loop(policy, feedback, self.leap)
+            functions = (*policy.functions, *feedback.functions)
+            roots = [(f, Mark(allocates=f is policy.init)) for f in functions if f is not None]
+            play = make_loop(policy, feedback, self.leap, self.is_changing)
             _loops[key] = cached_dispatcher(play, roots, nogil=True)
         return _loops[key]
 
@@ -149,8 +152,8 @@ class Kernel:
 
     def _make_empty_arguments(self) -> tuple[Any, ...]:
         """Return arguments of the right types that make the loop play zero runs."""
-        environment = make_empty_environment(self.feedback.shows is not None)
-        params: Any = _fill_graph(self.policy, 1, None, 2)
+        environment = make_empty_environment(self.feedback.shows is not None, self.is_changing)
+        params: Any = fill_graph(self.policy, 1, None, 2)
         if self.generic:
             params = (0, np.zeros(0))
         elif self.table_size:
@@ -174,7 +177,7 @@ class PythonKernel(Kernel):
     def code_hash(self) -> str:
         """A hash of the engine's loop with another policy; a Python object cannot be hashed."""
         other_policy = replace(ftl(), index=None, view=None)
-        return content_hash(make_loop(other_policy, self.feedback, leap=False))
+        return content_hash(make_loop(other_policy, self.feedback, False, self.is_changing))
 
     def is_ready(self) -> bool:
         """Return True, because nothing must be compiled."""
@@ -185,31 +188,39 @@ class PythonKernel(Kernel):
 
     def play(self, environment: Environment, error: float, seeds: Array) -> None:
         """Play one run for each row of `seeds`."""
-        make_loop(self.policy, self.feedback, leap=False)((), environment, error, seeds)
+        play = make_loop(self.policy, self.feedback, False, self.is_changing)
+        play((), environment, error, seeds)
 
 
-def make_kernel(policy: Policy, feedback: Feedback, leap: bool, horizon: int) -> Kernel:
+def make_kernel(
+    policy: Policy, feedback: Feedback, leap: bool, horizon: int, is_changing: bool = False
+) -> Kernel:
     """Return the specialised kernel for a policy, or the loop in plain Python for a Python policy.
 
     The kernel uses tables if the index has factors, the kernel does not leap, and the tables are
     small enough.
     """
     if policy.is_python:
-        return PythonKernel(policy, feedback, leap=False)
+        return PythonKernel(policy, feedback, leap=False, is_changing=is_changing)
     size = table_size(horizon, feedback.looks)
     has_factors = policy.index is not None and policy.factors is not None
     uses_tables = has_factors and not leap and size <= MAX_TABLE_SIZE
-    return Kernel(policy, feedback, leap, table_size=size if uses_tables else 0)
+    table_size_used = size if uses_tables else 0
+    return Kernel(policy, feedback, leap, table_size=table_size_used, is_changing=is_changing)
 
 
-def make_generic_kernel(policy: Policy, feedback: Feedback, leap: bool) -> Kernel | None:
+def make_generic_kernel(
+    policy: Policy, feedback: Feedback, leap: bool, is_changing: bool = False
+) -> Kernel | None:
     """Return the generic kernel for a policy, or None if the policy has no generic kernel."""
     can_call_index = numba_compat.CAN_CALL_POINTER and not numba.config.DISABLE_JIT
-    return Kernel(policy, feedback, leap, generic=True) if can_call_index and policy.rule else None
+    if not (can_call_index and policy.rule):
+        return None
+    return Kernel(policy, feedback, leap, generic=True, is_changing=is_changing)
 
 
 @cache
-def make_empty_environment(has_graph: bool) -> Environment:
+def make_empty_environment(has_graph: bool, is_changing: bool) -> Environment:
     """Return an environment for zero runs, with the types that all environments have."""
     problem, stages = gaussian([0.0, 0.0]), np.array([1])
     no_counts = np.zeros((0, 2), np.int64)
@@ -217,10 +228,13 @@ def make_empty_environment(has_graph: bool) -> Environment:
     control = np.zeros(3, np.int64)
     looks = make_looks(bandit(), problem.gaps, 1)
     arms, graph = make_arms(problem, 1.0), make_graph(None, 2) if has_graph else None
-    return Environment(arms, looks, 1, new_streams(has_graph), record, control, graph)
+    pieces = None
+    if is_changing:
+        arms, pieces = make_pieces(changing([(1, problem), (2, problem)]), bandit(), arms)
+    return Environment(arms, looks, 1, new_streams(has_graph), record, control, graph, pieces)
 
 
-def _fill_graph(policy: Policy, horizon: int, graph: Graph | None, n_arms: int) -> tuple[Any, ...]:
+def fill_graph(policy: Policy, horizon: int, graph: Graph | None, n_arms: int) -> tuple[Any, ...]:
     """Return the parameters of a policy; a policy with a parameter `graph` gets the graph."""
     params = policy.params_for(horizon)
     if "graph" in policy.constants:

@@ -286,9 +286,25 @@ def pull_repeatedly(
                 break
         store(stream, state)
     else:
-        while True:
-            total += draw(arms, arm, stream)
-            n += 1
-            if n >= max_pulls or prior_sum + total < floor * (count + n):
-                break
+        return pull_other_rewards(arms, arm, stream, n, max_pulls, floor, count, prior_sum, total)
     return n, total
+
+
+@jit(inline=False)  # inlined, it slows the loops of `pull_repeatedly` by 1 %
+def pull_other_rewards(
+    arms: Arms,
+    arm: int,
+    stream: Stream,
+    n: int,
+    max_pulls: int,
+    floor: float,
+    count: int,
+    prior_sum: float,
+    total: float,
+) -> tuple[int, float]:
+    """Do the same as `pull_repeatedly`, for rewards that are neither Gaussian nor Bernoulli."""
+    while True:
+        total += draw(arms, arm, stream)
+        n += 1
+        if n >= max_pulls or prior_sum + total < floor * (count + n):
+            return n, total

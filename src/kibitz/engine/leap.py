@@ -64,6 +64,7 @@ def can_leap(policy: Policy, problem: Problem, feedback: Feedback) -> bool:
     return (
         policy.index is not None
         and (feedback.shows is None or policy.on_graph is not None)
+        and not any(feedback.functions)
         and problem.kind in {"gaussian", "bernoulli"}
         and feedback.observer in {"bandit", "passive", "active"}
         and isinstance(rate, float | Every)
@@ -334,7 +335,7 @@ def no_hold(params: Any, state: Any) -> Hold:
 
 
 @jit
-def none_due(params: Any, state: Any, arm: int, n: int) -> int:
+def no_looks_due(params: Any, state: Any, arm: int, n: int) -> int:
     """Return 0, for a policy that sends no looks to the arms in turn."""
     return 0
 
@@ -350,7 +351,7 @@ def make_leap_functions(
     """
     takes_turns = turns is not None
     get_hold = no_hold if hold is None else hold
-    get_looks_due = none_due if looks_due is None else looks_due
+    get_looks_due = no_looks_due if looks_due is None else looks_due
     look_is_planned = takes_turns or hold is not None
 
     def certified_lead(

@@ -13,6 +13,9 @@ numbers).
 
 Index policies are played from decision to decision (`lazy_index`) or in leaps (`leap`). Other
 policies are called at every stage.
+
+A problem that changes with time is played piece by piece: no stretch of pulls and no leap goes beyond
+the end of a piece, and the regret of a piece is recorded as if the piece were a run of its own.
 """
 
 from functools import cache
@@ -27,9 +30,12 @@ from kibitz.engine.environment import (
     PASSIVE,
     Arms,
     Looks,
+    copy_row,
     draw,
     make_look_functions,
     next_shown,
+    show_nothing,
+    start_piece,
 )
 from kibitz.engine.lazy_index import Bounds, invalidate, make_decision_functions, new_bounds, reset
 from kibitz.engine.leap import (
@@ -43,7 +49,7 @@ from kibitz.engine.leap import (
     new_certificate,
 )
 from kibitz.engine.rng import Streams, seed_shows, seed_stream, uniform
-from kibitz.model.feedback import Feedback
+from kibitz.model.feedback import Feedback, Shows
 from kibitz.policies.index_policy import make_statistics_index
 from kibitz.policies.policy import Array, Policy, params_type
 
@@ -73,6 +79,7 @@ class Environment(NamedTuple):
     record: Record
     control: Array
     graph: Any  # a `Graph`; None without one, which keeps the arguments of compiled functions small
+    pieces: Any = None  # the `Pieces` of a changing problem; None for a stationary problem
 
 
 @jit
@@ -107,11 +114,31 @@ def record_regret(record: Record, run: int, n_recorded: int, stage: int) -> int:
     return n_recorded
 
 
-def make_loop(policy: Policy, feedback: Feedback, leap: bool) -> Any:
+@jit
+def end_piece(environment: Environment, run: int, first_recorded: int, n_recorded: int) -> None:
+    """Add the regret of earlier pieces to what the current piece recorded, and start new counts.
+
+    The entries of `record.stages` from `first_recorded` to `n_recorded` belong to the piece.
+    """
+    record, pieces = environment.record, environment.pieces
+    regret = 0.0
+    for arm in range(record.gaps.size):
+        n_pulls, n_looks = record.n_pulls[run, arm], record.n_looks[run, arm]
+        regret += record.gaps[arm] * (n_pulls + (n_looks if record.paid else 0))
+        pieces.counts[0, arm] += n_pulls
+        pieces.counts[1, arm] += n_looks
+        record.n_pulls[run, arm] = 0
+        record.n_looks[run, arm] = 0
+    for k in range(first_recorded, n_recorded):
+        record.regret[run, k] += pieces.carried[0]
+    pieces.carried[0] += regret
+
+
+def make_loop(policy: Policy, feedback: Feedback, leap: bool, is_changing: bool = False) -> Any:
     """Return the Python function that plays all runs of a job; it is not compiled yet."""
     make_params = params_type(tuple(policy.constants))
     init: Any = policy.init
-    play_run = make_play_run(policy, feedback, leap)
+    play_run = make_play_run(policy, feedback, leap, is_changing)
     has_graph = feedback.shows is not None
 
     def play(param_values: Any, environment: Environment, error: float, seeds: Array) -> None:
@@ -142,7 +169,7 @@ def make_loop(policy: Policy, feedback: Feedback, leap: bool) -> Any:
     return play
 
 
-def make_play_run(policy: Policy, feedback: Feedback, leap: bool) -> Any:
+def make_play_run(policy: Policy, feedback: Feedback, leap: bool, is_changing: bool) -> Any:
     """Return the function that plays one run."""
     pull, choose_look, update = policy.pull, policy.look, policy.update
     view: Any = policy.view
@@ -154,7 +181,7 @@ def make_play_run(policy: Policy, feedback: Feedback, leap: bool) -> Any:
     play_block: Any = make_play_block(policy, feedback) if leap else None
     next_arrival, draw_look_arm = make_look_functions(feedback)
     has_graph = feedback.shows is not None
-    draw_shows: Any = make_draw_shows(policy, is_index) if has_graph else None
+    draw_shows: Any = make_draw_shows(policy, feedback.shows) if feedback.shows is not None else None
 
     def play_run(
         params: Any,
@@ -165,7 +192,7 @@ def make_play_run(policy: Policy, feedback: Feedback, leap: bool) -> Any:
         all_rewards: Array,
         run: int,
     ) -> None:
-        arms, looks, horizon, streams, record, control, _ = environment
+        arms, looks, horizon, streams, record, control, _, pieces = environment
         n_arms, observer = arms.means.size, looks.observer
         reward_stream, look_stream, policy_stream = streams.rewards, streams.looks, streams.policy
         # typed constants, because numba would compile each callee again for literal arguments
@@ -177,10 +204,22 @@ def make_play_run(policy: Policy, feedback: Feedback, leap: bool) -> Any:
         is_certain, expect_same = false, false
         arrival = next_arrival(looks, zero, horizon, look_stream.rng, control)
         control[RUN] = run
+        piece, piece_end, first_recorded = zero, horizon, zero
+        if is_changing:
+            piece_end = zero
+            pieces.carried[0] = 0.0
+            pieces.counts[:] = 0
         while stage <= horizon:
             control[STAGE] = stage
             if control[STOP] != 0:
                 return
+            if is_changing and stage > piece_end:
+                if stage > 1:
+                    end_piece(environment, run, first_recorded, n_recorded)
+                    piece, first_recorded = piece + 1, n_recorded
+                start_piece(pieces, piece, arms, looks, record.gaps)
+                is_last = piece + 1 == pieces.starts.size
+                piece_end = horizon if is_last else min(horizon, pieces.starts[piece + 1] - 1)
             n, last_stage = one, stage
             if is_index:
                 current_view = view(params, state, stage)
@@ -189,7 +228,7 @@ def make_play_run(policy: Policy, feedback: Feedback, leap: bool) -> Any:
                     reset(bounds, current_view.allowed)
                     is_certain = expect_same = false
                 if stage < arrival and observer != FULL and not has_graph:
-                    last_stage = min(horizon, min(arrival - 1, view_end))
+                    last_stage = min(piece_end, min(arrival - 1, view_end))
                     if leap:
                         last_stage = min(last_stage, stage + RETRY_STAGES)
                 if is_certain:
@@ -212,6 +251,7 @@ def make_play_run(policy: Policy, feedback: Feedback, leap: bool) -> Any:
                         n_recorded,
                         arrival,
                         arm,
+                        piece_end,
                     )
                     stage += n
                     if n > 0:
@@ -274,14 +314,39 @@ def make_play_run(policy: Policy, feedback: Feedback, leap: bool) -> Any:
                 arrival = next_arrival(looks, stage, horizon, look_stream.rng, control)
             n_recorded = record_regret(record, run, n_recorded, stage)
             stage += 1
+        if is_changing:
+            end_piece(environment, run, first_recorded, n_recorded)
+            copy_row(pieces.counts, zero, record.n_pulls[run])
+            copy_row(pieces.counts, one, record.n_looks[run])
 
     return jit(play_run)
 
 
-def make_draw_shows(policy: Policy, is_index: bool) -> Any:
+def make_draw_shows(policy: Policy, shows: Shows) -> Any:
     """Return the function that tells a policy the reward of a pull and what the pull shows."""
-    update = policy.update
+    update, is_index = policy.update, policy.index is not None
     show, hide = make_show_functions(policy)
+    varies = shows.function is not None
+    show_at: Any = shows.function or show_nothing
+
+    def tell(
+        params: Any,
+        environment: Environment,
+        state: Any,
+        bounds: Bounds,
+        stage: int,
+        pulled: int,
+        arm: int,
+    ) -> Any:
+        """Draw a reward of a shown arm and update the policy."""
+        one: Any = np.int64(1)
+        reward = draw(environment.arms, arm, environment.streams.shows)
+        state = show(params, state, stage, pulled, arm, one, reward)
+        if is_index:
+            invalidate(bounds, arm)
+        return state
+
+    tell = jit(tell)
 
     def draw_shows(
         params: Any,
@@ -293,23 +358,25 @@ def make_draw_shows(policy: Policy, is_index: bool) -> Any:
         reward: float,
     ) -> Any:
         """Draw what a pull of `arm` shows, and update the policy; `reward` is the pull's reward."""
-        arms = environment.arms
         graph = environment.graph
         stream = environment.streams.shows
         one: Any = np.int64(1)
         false = one < 0  # a literal False would compile `update` again
         seed_shows(stream, environment.streams.show_key, stage, arm)
-        if graph.own[arm] >= 1 or uniform(stream) < graph.own[arm]:
+        own = show_at(stage, arm, arm) if varies else graph.own[arm]
+        if own >= 1 or uniform(stream) < own:
             state = update(params, state, stage, arm, one, reward, false)
         else:
             state = hide(params, state, stage, arm, one)
+        if varies:
+            for other_arm in range(graph.own.size):
+                probability = 0.0 if other_arm == arm else show_at(stage, arm, other_arm)
+                if probability > 0 and (probability >= 1 or uniform(stream) < probability):
+                    state = tell(params, environment, state, bounds, stage, arm, other_arm)
+            return state
         edge = next_shown(graph, arm, graph.offsets[arm], stream)
         while edge < graph.offsets[arm + 1]:
-            shown_arm = graph.arms[edge]
-            shown_reward = draw(arms, shown_arm, stream)
-            state = show(params, state, stage, arm, shown_arm, one, shown_reward)
-            if is_index:
-                invalidate(bounds, shown_arm)
+            state = tell(params, environment, state, bounds, stage, arm, graph.arms[edge])
             edge = next_shown(graph, arm, edge + 1, stream)
         return state
 
@@ -367,19 +434,20 @@ def make_play_block(policy: Policy, feedback: Feedback) -> Any:
         n_recorded: int,
         arrival: int,
         arm: int,
+        piece_end: int,
     ) -> tuple[Any, int, int, int]:
         """Play a block of stages at once, if a block can be certified.
 
         Return the state, the number of stages played (0 without a certified block), `n_recorded` and
         the next arrival.
         """
-        arms, looks, horizon, streams, record, control, graph = environment
+        arms, looks, horizon, streams, record, control, graph, _ = environment
         n_arms = arms.means.size
         false = n_arms < 0  # a literal False would compile `update` again
         look: Any = np.int64(-1)
         if looks.observer == ACTIVE and not look_is_planned and current_view.max_looks > 0:
             look = choose_look(params, state, stage, streams.policy.rng)
-        last_stage = record.stages[n_recorded] if record.paid else horizon
+        last_stage = min(piece_end, record.stages[n_recorded]) if record.paid else piece_end
         n, n_arrivals = propose(
             params,
             state,

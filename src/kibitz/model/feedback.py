@@ -42,12 +42,14 @@ class Shows(NamedTuple):
     """The matrix Q of a graph as a sparse matrix (CSR); rows are pulled arms, columns shown arms.
 
     Row i has the columns `arms[offsets[i] : offsets[i + 1]]`, in increasing order, and the same part
-    of `probabilities`, which are positive.
+    of `probabilities`, which are positive. If the graph varies with the stage, the matrix is empty
+    and `function(stage, i, j)` is the probability that a pull of arm i shows arm j.
     """
 
     offsets: NDArray[np.int64]
     arms: NDArray[np.int64]
     probabilities: NDArray[np.float64]
+    function: Callable[[int, int, int], float] | None = None
 
     @property
     def n_arms(self) -> int:
@@ -56,7 +58,9 @@ class Shows(NamedTuple):
 
     @property
     def mean_row_size(self) -> float:
-        """The number of arms that a pull of a random arm shows, on average."""
+        """The number of arms that a pull of a random arm shows, on average; 1 if the graph varies."""
+        if self.function is not None:
+            return 1.0
         return float(self.probabilities.sum()) / self.n_arms
 
     @property
@@ -75,6 +79,7 @@ class Shows(NamedTuple):
 
 Rate = float | Every | ArrayLike | Callable[[int], float]
 Weights = str | ArrayLike | Callable[[int, int], float]
+EMPTY_MATRIX = (np.zeros(1, np.int64), np.zeros(0, np.int64), np.zeros(0))
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,6 +114,12 @@ class Feedback:
             return f"graph({_describe(self.shows)}{looks_text})"
         arguments = ", ".join(f"{k}={v!r}" for k, v in self.spec.items() if k != "observer")
         return f"{self.observer}({arguments})"
+
+    @property
+    def functions(self) -> tuple[Callable[..., float] | None, ...]:
+        """The functions for the rate, the weights and the graph; None for other values."""
+        shows = None if self.shows is None else self.shows.function
+        return tuple(f if callable(f) else None for f in (self.rate, self.weights, shows))
 
     def static_weights(self, gaps: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the probability with which a look shows each arm, for weights that are no function.
@@ -170,7 +181,8 @@ def passive(
         try:
             weights = np.array(weights, dtype=float)
         except (TypeError, ValueError, OverflowError):
-            raise invalid("weights", "numbers", weights) from None
+            condition = "a name, a function, or numbers in rows of equal length"
+            raise invalid("weights", condition, weights) from None
         if weights.ndim not in {1, 2} or weights.size == 0:
             raise ValueError(f"weights must have one or two dimensions, got {short_repr(weights)}")
         for row in np.atleast_2d(weights):
@@ -183,7 +195,14 @@ def passive(
 def active(rate: Rate, *, looks: int = 1, paid: bool = False) -> Feedback:
     """Return feedback in which the policy chooses the arm of each look.
 
-    `rate`, `looks` and `paid` have the same meaning as in `passive`.
+    Parameters
+    ----------
+    rate
+        The probability that a look arrives at a stage, in each form that `passive` accepts.
+    looks
+        The number of looks per arrival.
+    paid
+        Whether a look costs the gap of its arm.
     """
     return Feedback("active", _check_rate(rate), None, whole(looks, "looks", 1), flag(paid, "paid"))
 
@@ -203,11 +222,12 @@ def graph(shows: Any, *, looks: Feedback | None = None, loops: bool = False) -> 
         pull of arm i shows arm j. Booleans and the numbers 0 and 1 describe a directed graph. The
         matrix may be a nested list, a NumPy array or a SciPy sparse matrix, which is never converted
         to a dense matrix. Entries on the diagonal are the probabilities that a pull shows its own
-        reward. Every arm must be shown by some arm.
+        reward. Every arm must be shown by some arm. For a graph that varies,
+        pass a function of the stage, the pulled arm and the shown arm that numba can compile.
     looks
         Looks on top of the graph: `passive(...)` or `active(...)`. Default: no looks.
     loops
-        Whether to set the diagonal to 1, so that every pull shows its own reward.
+        Whether to set the diagonal of a matrix to 1, so that every pull shows its own reward.
     """
     if looks is not None:
         if not isinstance(looks, Feedback):
@@ -216,6 +236,10 @@ def graph(shows: Any, *, looks: Feedback | None = None, loops: bool = False) -> 
             raise invalid("looks", "passive(...) or active(...), not another graph", looks)
         if looks.observer == "full":
             raise invalid("looks", "passive(...) or active(...), because full() has no looks", looks)
+    if callable(shows):
+        if flag(loops, "loops"):
+            raise ValueError("loops=True needs a matrix; let the function return 1 for equal arms")
+        return replace(looks or bandit(), shows=Shows(*EMPTY_MATRIX, shows))
     pulled_arms, shown_arms, probabilities, n_arms = _read_matrix(shows)
     if flag(loops, "loops"):
         is_edge = pulled_arms != shown_arms
@@ -229,7 +253,7 @@ def graph(shows: Any, *, looks: Feedback | None = None, loops: bool = False) -> 
         arm = int(np.argmin(is_shown))
         raise ValueError(
             f"no pull shows arm {arm}, so no policy can learn whether it is the best arm; give "
-            f"column {arm} of shows a positive entry, or use loops=True"
+            f"column {arm} of the matrix a positive entry, or use loops=True"
         )
     order = np.lexsort((shown_arms, pulled_arms))
     offsets = np.concatenate([[0], np.cumsum(np.bincount(pulled_arms, minlength=n_arms))])
@@ -244,7 +268,7 @@ def _read_matrix(shows: Any) -> Edges:
     """Return the rows, columns and values of the positive entries of a matrix, and its size."""
     is_sparse = hasattr(shows, "tocoo") and not isinstance(shows, np.ndarray)
     if is_sparse:
-        matrix = shows.tocoo()
+        matrix = copy_sparse(shows).tocoo()
         shape, entries = matrix.shape, np.asarray(matrix.data)
     else:
         try:
@@ -273,6 +297,23 @@ def _read_matrix(shows: Any) -> Edges:
     return rows.astype(np.int64), columns.astype(np.int64), values, shape[0]
 
 
+def copy_sparse(matrix: Any) -> Any:
+    """Return a copy of a sparse matrix; raise ValueError if its index arrays are inconsistent.
+
+    SciPy checks some of these arrays only on request. An index out of range, as in a damaged file,
+    makes SciPy's compiled code read and write beyond its arrays.
+    """
+    try:
+        copy = matrix.copy()  # SciPy checks the indices of the format COO here
+        if hasattr(copy, "check_format"):  # the compressed formats: CSR, CSC and BSR
+            copy.check_format(full_check=True)
+    except ValueError as error:
+        raise ValueError(
+            f"shows must be a sparse matrix with valid indices ({error}); build it again"
+        ) from None
+    return copy
+
+
 def _check_probabilities(values: NDArray[Any]) -> None:
     is_valid = (values >= 0) & (values <= 1)
     if not np.all(is_valid):
@@ -281,16 +322,20 @@ def _check_probabilities(values: NDArray[Any]) -> None:
 
 def _graph_to_plain_data(shows: Shows) -> dict[str, Any]:
     """Return a graph as plain data, for `Feedback.spec`."""
+    if shows.function is not None:
+        return dict(_to_plain_data(shows.function))
     n_edges = shows.arms.size
     if n_edges <= MAX_SPEC_EDGES:
         columns = (shows.pulled_arms, shows.arms, shows.probabilities)
         edges = [list(edge) for edge in zip(*(c.tolist() for c in columns), strict=True)]
         return {"arms": shows.n_arms, "edges": edges}
-    return {"arms": shows.n_arms, "edges": n_edges, "content": source_hash(tuple(shows))[:16]}
+    return {"arms": shows.n_arms, "edges": n_edges, "content": source_hash(tuple(shows[:3]))[:16]}
 
 
 def _describe(shows: Shows) -> str:
     """Describe a graph in a few words, and list the arms whose own reward may be hidden."""
+    if shows.function is not None:
+        return f"<function {getattr(shows.function, '__name__', '?')}>"
     own = shows.own
     n_edges = shows.arms.size - np.count_nonzero(own)
     text = f"<{shows.n_arms} arms, {n_edges} edges"

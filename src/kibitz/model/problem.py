@@ -8,8 +8,15 @@ real λ,
 .. math:: \log E e^{\lambda (X - \mu_i)} \le \sigma^2 \lambda^2 / 2 .
 
 Policies assume scale 1 and observe rewards in units of σ.
+
+The problem may change with time (`changing`, `drifting`). It then consists of pieces: from its start
+stage until the next start, each piece is a problem of its own. The regret is dynamic: a pull costs
+the gap of its arm at its stage.
 """
 
+import json
+import math
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,14 +24,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from kibitz._validation import invalid, numbers, seed_number, whole
+from kibitz._hashing import source_hash
+from kibitz._validation import array, invalid, numbers, one_of, seed_number, whole
 
 MAX_REWARD = 1e100  # limits rewards and means, so that sums and squares do not overflow
+MAX_PIECES = 10**6
+MAX_SPEC_PIECES = 1000  # more pieces are described by a hash
+MAX_LISTED_PIECES = 5  # pieces that a repr lists
+N_DRIFT_PIECES = 1000  # pieces of a drift by default
 
 
 @dataclass(frozen=True, eq=False)
 class Problem:
     """A bandit problem; create it with `gaussian`, `bernoulli`, `empirical` or `from_scipy`.
+
+    `changing` and `drifting` create a problem that changes with time. Its `means`, `sds`, `gaps` and
+    `optimal` have one row per piece.
 
     Attributes
     ----------
@@ -45,6 +60,10 @@ class Problem:
         problem with SciPy distributions; empty for other problems.
     levels
         The levels of these quantiles, for SciPy distributions; empty for other problems.
+    starts
+        The stage at which each piece begins; (1,) if the problem does not change.
+    pieces
+        The problem of each piece; empty if the problem does not change.
     """
 
     kind: str
@@ -55,21 +74,25 @@ class Problem:
     spec: dict[str, Any]
     values: tuple[NDArray[np.float64], ...] = ()
     levels: tuple[NDArray[np.float64], ...] = ()
+    starts: tuple[int, ...] = (1,)
+    pieces: "tuple[Problem, ...]" = ()
 
     @property
     def n_arms(self) -> int:
         """The number of arms, K."""
-        return self.means.size
+        return int(self.means.shape[-1])
 
     @property
     def gaps(self) -> NDArray[np.float64]:
         """The gap of each arm to the best arm, \\Delta_i."""
-        gaps: NDArray[np.float64] = self.means.max() - self.means
+        gaps: NDArray[np.float64] = self.means.max(axis=-1, keepdims=True) - self.means
         return gaps
 
     @property
     def is_binary(self) -> bool:
         """Whether every reward is 0 or 1."""
+        if self.pieces:
+            return all(piece.is_binary for piece in self.pieces)
         if self.values:
             return all(bool(np.isin(arm, (0, 1)).all()) for arm in self.values)
         return self.kind == "bernoulli"
@@ -79,6 +102,12 @@ class Problem:
         """Whether each arm is optimal: one boolean per arm. Several arms can be optimal."""
         optimal: NDArray[np.bool_] = self.gaps == 0
         return optimal
+
+    def at(self, stage: int) -> "Problem":
+        """Return the piece of a stage; a problem that does not change returns itself."""
+        if not self.pieces:
+            return self
+        return self.pieces[bisect_right(self.starts, whole(stage, "stage", 1)) - 1]
 
     def quantile(self, arm: int, u: float) -> float:
         """Return the quantile of an arm at level `u`, in [0, 1), from the table of the arm.
@@ -91,6 +120,10 @@ class Problem:
         return float(values[k] + share * (values[k + 1] - values[k]))
 
     def __repr__(self) -> str:
+        if self.pieces:
+            pairs = list(zip(self.starts, self.pieces, strict=True))
+            pieces = ", ".join(map(repr, pairs[:MAX_LISTED_PIECES]))
+            return f"changing([{pieces}{', ...' if len(pairs) > MAX_LISTED_PIECES else ''}])"
         arguments = ", ".join(f"{k}={v!r}" for k, v in self.spec.items() if k != "kind")
         return f"{self.kind}({arguments})"
 
@@ -155,11 +188,128 @@ def empirical(rewards: Sequence[Sequence[float]]) -> Problem:
     return Problem("empirical", mu, sds, scale, (low, high), spec, values_per_arm)
 
 
-def check_problem(problem: object) -> Problem:
+def changing(pieces: Sequence[tuple[int, Problem]]) -> Problem:
+    """Return a problem that changes with time: from each start stage on, another problem.
+
+    The regret is dynamic: a pull costs the gap of its arm at its stage. The last piece has no end,
+    and a start beyond the horizon is never reached.
+
+    Parameters
+    ----------
+    pieces
+        Pairs of a start stage and a problem, as in `[(1, gaussian([1, 0])), (3001, gaussian([1,
+        2]))]`. The first start is 1, and the starts increase. All problems must have the same number
+        of arms and the same kind of rewards. The sub-Gaussian scale is the largest of all pieces.
+    """
+    if not isinstance(pieces, list | tuple) or not pieces:
+        raise invalid("pieces", "a list of pairs (start stage, problem)", pieces)
+    if len(pieces) > MAX_PIECES:
+        raise invalid("pieces", f"at most {MAX_PIECES} pairs", len(pieces))
+    starts: list[int] = []
+    problems: list[Problem] = []
+    for number, pair in enumerate(pieces):
+        name = f"pieces[{number}]"
+        if not isinstance(pair, list | tuple) or len(pair) != 2:
+            raise invalid(name, "a pair (start stage, problem)", pair)
+        starts.append(whole(pair[0], f"the start of {name}", 1))
+        problems.append(check_stationary(pair[1], name))
+        if number == 0 and starts[0] != 1:
+            raise invalid("the start of pieces[0]", "1, the first stage", starts[0])
+        if number > 0 and starts[-1] <= starts[-2]:
+            raise invalid(f"the start of {name}", f"after stage {starts[-2]}", starts[-1])
+        for quantity in ("kind", "n_arms"):
+            expected, got = getattr(problems[0], quantity), getattr(problems[-1], quantity)
+            if got != expected:
+                texts = {"kind": "{} rewards", "n_arms": "{} arms"}
+                condition = f"a problem with {texts[quantity].format(expected)}, as pieces[0]"
+                raise ValueError(f"{name} must be {condition}, got {texts[quantity].format(got)}")
+    if len(problems) == 1:
+        return problems[0]
+    first, specs = problems[0], [problem.spec for problem in problems]
+    spec: dict[str, Any] = {"kind": "changing", "starts": starts, "pieces": specs}
+    if len(problems) > MAX_SPEC_PIECES:
+        content = source_hash(json.dumps([starts, specs]))[:16]
+        spec = {"kind": "changing", "n_pieces": len(problems), "hash": content}
+    return Problem(
+        first.kind,
+        np.array([problem.means for problem in problems]),
+        np.array([problem.sds for problem in problems]),
+        max(problem.scale for problem in problems),
+        (min(p.support[0] for p in problems), max(p.support[1] for p in problems)),
+        spec,
+        starts=tuple(starts),
+        pieces=tuple(problems),
+    )
+
+
+def drifting(
+    means: Callable[[int], ArrayLike],
+    horizon: int,
+    *,
+    step: int | None = None,
+    rewards: str = "gaussian",
+    sd: float | Sequence[float] = 1.0,
+) -> Problem:
+    """Return a problem whose means are a function of the stage, in pieces of `step` stages.
+
+    The means are computed at stages 1, 1 + step, 1 + 2 step, ..., and stay the same in between. If
+    no mean changes by more than d in `step` stages, the regret of a fixed sequence of pulls
+    therefore differs by at most 2 d per stage from its regret without steps. After the horizon, the
+    last means stay.
+
+    Parameters
+    ----------
+    means
+        A function that takes a stage and returns the mean of each arm. It is called in Python, once
+        for each piece.
+    horizon
+        The number of stages to cover.
+    step
+        The length of a piece; by default about a thousandth of the horizon.
+    rewards, sd
+        "gaussian", with standard deviation `sd` as in `gaussian`, or "bernoulli".
+    """
+    if not callable(means):
+        raise invalid("means", "a function that takes a stage and returns a list of means", means)
+    horizon = whole(horizon, "horizon", 1)
+    step = math.ceil(horizon / N_DRIFT_PIECES) if step is None else whole(step, "step", 1)
+    one_of(rewards, "rewards", ("gaussian", "bernoulli"))
+    if math.ceil(horizon / step) > MAX_PIECES:
+        raise ValueError(
+            f"step={step} would make {math.ceil(horizon / step)} pieces, more than {MAX_PIECES}; "
+            f"use step={math.ceil(horizon / MAX_PIECES)} or more"
+        )
+    pieces = []
+    for stage in range(1, horizon + 1, step):
+        row = array(means(stage), f"means({stage})", "a list of at least 2 numbers")
+        if row.ndim != 1 or row.size < 2:
+            raise invalid(f"means({stage})", "a list of at least 2 numbers", row)
+        is_valid = np.isfinite(row) if rewards == "gaussian" else (row >= 0) & (row <= 1)
+        if not np.all(is_valid):
+            arm = int(np.argmin(is_valid))
+            condition = "finite" if rewards == "gaussian" else "in [0, 1] for bernoulli rewards"
+            raise ValueError(
+                f"the mean of arm {arm} at stage {stage} must be {condition}, got {row[arm]:g}"
+            )
+        pieces.append((stage, gaussian(row, sd) if rewards == "gaussian" else bernoulli(row)))
+    return changing(pieces)
+
+
+def check_problem(problem: object, name: str = "problem") -> Problem:
     """Return the problem; raise ValueError if it is not a `Problem`."""
     if not isinstance(problem, Problem):
-        raise invalid("problem", "a problem such as gaussian([1, 0])", problem)
+        raise invalid(name, "a problem such as gaussian([1, 0])", problem)
     return problem
+
+
+def check_stationary(problem: object, name: str = "problem") -> Problem:
+    """Return the problem; raise ValueError if it changes with time."""
+    if check_problem(problem, name).pieces:
+        raise ValueError(
+            f"{name} must not change with time, got {len(problem.pieces)} pieces; "  # type: ignore[attr-defined]
+            "use one piece, such as problem.at(1)"
+        )
+    return check_problem(problem, name)
 
 
 def _check_limits(values: NDArray[np.float64], name: str) -> NDArray[np.float64]:

@@ -8,7 +8,8 @@ For a continuous distribution, the levels are k / 2^14 and, from the median towa
 levels per factor of two down to 2^-44. The distribution functions of SciPy and of the rewards agree
 at all levels and are monotone, so they differ by at most `MAX_ERROR` = 2^-14 anywhere (Kolmogorov
 distance). For a smooth density, they differ by less than 10^-6. Rewards beyond the quantiles at 2^-44
-and 1 - 2^-44 do not occur.
+and 1 - 2^-44 do not occur. SciPy's `cdf` is computed at all quantiles: if it differs from the level
+by more than 10^-6 beyond the rounding of the quantile, the distribution is rejected.
 For a discrete distribution, the table has all values with their exact probabilities, except for
 values in tails of probability at most 2^-44.
 """
@@ -20,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kibitz._hashing import source_hash
+from kibitz._progress import show_progress
 from kibitz._validation import invalid, positive
 from kibitz.model.problem import MAX_REWARD, Problem
 
@@ -28,6 +30,8 @@ Floats = NDArray[np.float64]
 MAX_ERROR = 2.0**-14  # the largest difference between distribution functions
 MIN_TAIL = 2.0**-44
 MAX_VALUES = 2**16  # the largest number of values of a discrete distribution
+MAX_ROUNDING = 4  # the largest error of a quantile, in units of the last place of the number
+MAX_LEVEL_ERROR = 1e-6  # the largest difference between SciPy's `cdf` of a quantile and its level
 MAX_MEAN_ERROR = 1e-4  # the largest error of a mean, in standard deviations
 
 
@@ -55,7 +59,12 @@ def from_scipy(distributions: Sequence[Any], *, scale: float | None = None) -> P
         if not (hasattr(frozen, "dist") and all(map(callable, methods))):
             condition = "a frozen distribution such as scipy.stats.poisson(3)"
             raise invalid(f"distributions[{arm}]", condition, frozen)
-    arms = [_tabulate(frozen, arm) for arm, frozen in enumerate(distributions)]
+        if np.ndim(frozen.mean()):
+            raise invalid(f"distributions[{arm}]", "one distribution, not an array of them", frozen)
+    arms = []
+    for arm, frozen in enumerate(distributions):
+        with show_progress(None, f"tabulating {frozen.dist.name}"):  # some take SciPy minutes
+            arms.append(_tabulate(frozen, arm))
     if scale is not None:
         problem_scale = positive(scale, "scale")
     else:
@@ -116,20 +125,41 @@ def _tabulate_continuous(frozen: Any, argument: str) -> tuple[Floats, Floats]:
     values = np.maximum.accumulate(np.concatenate([lower, upper[-2::-1]]).astype(float))
     if not np.all(np.abs(values) <= MAX_REWARD):
         raise invalid(argument, "a distribution with finite quantiles", frozen.dist.name)
+    _check_table(frozen, levels, values, argument)
     levels[0], levels[-1] = 0.0, 1.0
     return levels, values
+
+
+def _check_table(frozen: Any, levels: Floats, values: Floats, argument: str) -> None:
+    """Raise ValueError if SciPy's `cdf` at a quantile is not its level, up to rounding."""
+    rounding = MAX_ROUNDING * np.maximum(np.spacing(np.abs(values)), np.finfo(float).tiny)
+    lowest, highest = frozen.cdf(values - rounding), frozen.cdf(values + rounding)
+    error = np.maximum(lowest - levels, levels - highest)
+    worst = int(np.argmax(np.where(np.isnan(error), np.inf, error)))
+    if not error[worst] <= MAX_LEVEL_ERROR:
+        raise ValueError(
+            f"{argument}, {frozen.dist.name}, cannot be tabulated: its ppf({levels[worst]:.6g}) is "
+            f"{values[worst]:.6g}, but its cdf there is {frozen.cdf(values[worst]):.6g}; use another "
+            "distribution, or correct its ppf"
+        )
 
 
 def _tabulate_discrete(frozen: Any, argument: str) -> tuple[Floats, Floats]:
     """Return the table of a discrete distribution; every level between two values occurs twice."""
     low, high = float(frozen.ppf(MIN_TAIL)), float(frozen.isf(MIN_TAIL))
-    if not high - low < MAX_VALUES:
+    has_list = hasattr(frozen.dist, "xk")  # made from a list of values, which need not be integers
+    if not has_list and not high - low < MAX_VALUES:
         raise ValueError(
             f"{argument} must have at most {MAX_VALUES} values, got {frozen.dist.name} with values "
             f"from {low:g} to {high:g}; use a continuous distribution"
         )
-    values = np.arange(low, high + 1)
-    levels = np.asarray(frozen.cdf(values), float)
+    if has_list:
+        order = np.argsort(frozen.dist.xk)
+        values = frozen.support()[0] + (frozen.dist.xk - np.min(frozen.dist.xk))[order]
+        levels = np.cumsum(frozen.dist.pk[order])
+    else:
+        values = np.arange(low, high + 1)
+        levels = np.asarray(frozen.cdf(values), float)
     is_possible = np.diff(levels, prepend=0.0) > 0
     values, levels = values[is_possible], levels[is_possible]
     levels[-1] = 1.0
@@ -140,6 +170,8 @@ def _derive_scale(arm: Arm, number: int) -> float:
     """Return the sub-Gaussian scale of an arm; raise ValueError if it cannot be derived."""
     if arm.spec["name"] == "norm":
         return arm.sd
+    if arm.sd == 0:
+        return 0.0  # a constant
     if np.isfinite(arm.high - arm.low):
         return (arm.high - arm.low) / 2  # Hoeffding's lemma
     raise ValueError(

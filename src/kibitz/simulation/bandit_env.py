@@ -14,10 +14,14 @@ from kibitz.engine.environment import (
     PASSIVE,
     draw,
     make_arms,
+    make_graph,
     make_look_functions,
     make_looks,
+    make_pieces,
+    next_shown,
+    start_piece,
 )
-from kibitz.engine.rng import make_seeds, new_streams, seed_stream
+from kibitz.engine.rng import make_seeds, new_streams, seed_shows, seed_stream, uniform
 from kibitz.model.feedback import Feedback
 from kibitz.model.problem import Problem
 from kibitz.simulation.jobs import new_control
@@ -32,10 +36,14 @@ class BanditEnv(gymnasium.Env):  # type: ignore[misc]
 
     def __init__(self, problem: Problem, feedback: Feedback, horizon: int, seed: int) -> None:
         self.problem, self.feedback, self.horizon, self.seed = problem, feedback, horizon, seed
-        self.arms = make_arms(problem, 1.0)
-        self.looks = make_looks(feedback, problem.gaps, horizon)
+        self.arms = make_arms(problem.at(1), 1.0)
+        self.looks = make_looks(feedback, problem.at(1).gaps, horizon)
+        self.gaps, self.pieces = problem.at(1).gaps, None
+        if problem.pieces:
+            self.arms, self.pieces = make_pieces(problem, feedback, self.arms)
         self.next_arrival, self.draw_look_arm = make_look_functions(feedback)
-        self.streams, self.control = new_streams(), new_control()
+        self.graph = None if feedback.shows is None else make_graph(feedback.shows, problem.n_arms)
+        self.streams, self.control = new_streams(self.graph is not None), new_control()
         self.run, self.stage, self.arrival, self.regret = -1, 0, 0, 0.0
         n_arms = problem.n_arms
         is_active = self.looks.observer == ACTIVE
@@ -64,6 +72,8 @@ class BanditEnv(gymnasium.Env):  # type: ignore[misc]
         (words,) = make_seeds(self.seed, self.run, self.run + 1)
         seed_stream(self.streams.rewards, words[0:3])
         seed_stream(self.streams.looks, words[3:6])
+        if self.graph is not None:
+            self.streams.show_key[:] = words[9:12]
         self.stage, self.regret = 0, 0.0
         self._find_next_arrival()
         n_arms = self.problem.n_arms
@@ -78,8 +88,11 @@ class BanditEnv(gymnasium.Env):  # type: ignore[misc]
         pull, *chosen_looks = map(int, np.atleast_1d(action))
         observer = self.looks.observer
         self.stage += 1
+        if self.pieces is not None and self.stage in self.problem.starts:
+            piece = self.problem.starts.index(self.stage)
+            start_piece(self.pieces, piece, self.arms, self.looks, self.gaps)
         counts, sums = np.zeros(self.problem.n_arms, np.int64), np.zeros(self.problem.n_arms)
-        self.regret += float(self.problem.gaps[pull])
+        self.regret += float(self.gaps[pull])
         if observer == FULL:
             counts += 1
             sums[:] = [draw(self.arms, arm, self.streams.rewards) for arm in range(counts.size)]
@@ -87,6 +100,8 @@ class BanditEnv(gymnasium.Env):  # type: ignore[misc]
         else:
             reward = float(draw(self.arms, pull, self.streams.rewards))
             counts[pull], sums[pull] = 1, reward
+        if self.graph is not None:
+            self._draw_shows(pull, counts, sums)
         if self.stage == self.arrival:
             for nth in range(self.looks.per_arrival):
                 if observer == PASSIVE:
@@ -96,10 +111,23 @@ class BanditEnv(gymnasium.Env):  # type: ignore[misc]
                 counts[look] += 1
                 sums[look] += draw(self.arms, look, self.streams.looks)
                 if self.feedback.paid:
-                    self.regret += float(self.problem.gaps[look])
+                    self.regret += float(self.gaps[look])
             self._find_next_arrival()
         is_over = self.stage == self.horizon
         return self._observe(counts, sums), reward, False, is_over, self._make_info()
+
+    def _draw_shows(self, pull: int, counts: NDArray[np.int64], sums: NDArray[np.float64]) -> None:
+        """Add what a pull shows of other arms; if the pull hides its own reward, remove it."""
+        graph, stream = self.graph, self.streams.shows
+        assert graph is not None
+        seed_shows(stream, self.streams.show_key, self.stage, pull)
+        if graph.own[pull] < 1 and uniform(stream) >= graph.own[pull]:
+            counts[pull], sums[pull] = 0, 0.0
+        edge = next_shown(graph, pull, graph.offsets[pull], stream)
+        while edge < graph.offsets[pull + 1]:
+            arm = graph.arms[edge]
+            counts[arm], sums[arm] = 1, draw(self.arms, arm, stream)
+            edge = next_shown(graph, pull, edge + 1, stream)
 
     def _find_next_arrival(self) -> None:
         rng = self.streams.looks.rng

@@ -89,7 +89,7 @@ def play_all(
 def _assign_teams(
     jobs: list[Job], workers: int | None, executor: Executor | None
 ) -> Iterator[tuple[Callable[[], "_Threads | _Workers"], list[Job]]]:
-    """Yield each team that plays jobs, as a function that creates it, with the jobs that it plays."""
+    """Yield a function that creates a team of workers, and the jobs of this team, for each team."""
     if not jobs:
         return
     if executor is not None:
@@ -192,7 +192,7 @@ def count_workers(executor: Executor) -> int:
     return count_cores()
 
 
-# ------------------------------------------------------------------------------------------ crews
+# ------------------------------------------------------------------------------------------ teams
 
 
 class _Threads:

@@ -3,6 +3,8 @@
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from kibitz.model.feedback import Feedback, check_feedback
 from kibitz.model.problem import Problem, check_problem
 from kibitz.simulation.options import check_option
@@ -11,7 +13,9 @@ if TYPE_CHECKING:
     from kibitz.simulation.bandit_env import BanditEnv
 
 
-def gym_env(problem: Problem, feedback: Feedback, horizon: int, seed: int) -> "BanditEnv":
+def gym_env(
+    problem: Problem, feedback: Feedback, horizon: int, seed: "int | np.random.SeedSequence"
+) -> "BanditEnv":
     """Return a Gymnasium environment in which an agent of another library plays a problem.
 
     An episode is a run of `simulate` with the same seed: the same rewards and looks, for the same
@@ -21,9 +25,10 @@ def gym_env(problem: Problem, feedback: Feedback, horizon: int, seed: int) -> "B
     - **Action.** The arm to pull, from 0 on. With active feedback, an array: the arm to pull, then
       the arms to look at, which matter only if looks arrive at the stage.
     - **Observation.** A dict: `counts` and `sums`, the number and the sum of the rewards of each arm
-      that were observed in the last stage, by the pull and by looks; and `look`, 1 if looks arrive at
-      the next stage, else 0.
-    - **Reward.** The reward of the pull.
+      that were observed in the last stage, by the pull, by looks and by shows of a graph; and `look`,
+      1 if looks arrive at the next stage, else 0.
+    - **Reward.** The reward of the pull, even if a graph hides it from policies; `counts` and `sums`
+      have only what policies observe.
     - **Info.** A dict: `stage`, the number of stages played; `regret`, the cumulative regret; and
       `run`, the number of the run.
 
@@ -32,7 +37,7 @@ def gym_env(problem: Problem, feedback: Feedback, horizon: int, seed: int) -> "B
     Parameters
     ----------
     problem, feedback
-        As in `simulate`.
+        As in `simulate`. A graph must not vary with the stage.
     horizon
         The number of stages of an episode.
     seed
@@ -42,9 +47,9 @@ def gym_env(problem: Problem, feedback: Feedback, horizon: int, seed: int) -> "B
         raise ValueError("gymnasium is not installed; run: pip install 'kibitz[gym]'")
     from kibitz.simulation.bandit_env import BanditEnv
 
+    shows = check_feedback(feedback).shows
+    if shows is not None and shows.function is not None:
+        raise ValueError("gym_env needs a graph that does not vary with the stage; pass a matrix")
     return BanditEnv(
-        check_problem(problem),
-        check_feedback(feedback),
-        check_option("horizon", horizon),
-        check_option("seed", seed),
+        check_problem(problem), feedback, check_option("horizon", horizon), check_option("seed", seed)
     )

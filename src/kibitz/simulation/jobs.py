@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kibitz.engine.environment import make_arms, make_graph, make_looks
+from kibitz.engine.environment import make_arms, make_graph, make_looks, make_pieces
 from kibitz.engine.kernel import Kernel, make_generic_kernel, make_kernel
 from kibitz.engine.loop import STOP, Environment, Record
 from kibitz.engine.rng import make_seeds, new_streams
@@ -85,25 +85,30 @@ def play(
 def make_environment(job: Job, outcome: Outcome, control: NDArray[np.int64]) -> Environment:
     """Return everything that the loop needs besides the policy; it fills the arrays of `outcome`."""
     problem, has_graph = job.problem, job.feedback.shows is not None
+    first_piece, pieces = problem.at(1), None
+    arms = make_arms(first_piece, job.policy.scale_for(problem.scale))
+    if problem.pieces:
+        arms, pieces = make_pieces(problem, job.feedback, arms)
     return Environment(
-        make_arms(problem, job.policy.scale_for(problem.scale)),
-        make_looks(job.feedback, problem.gaps, job.horizon),
+        arms,
+        make_looks(job.feedback, first_piece.gaps, job.horizon),
         job.horizon,
         new_streams(has_graph),
-        Record(job.stages, problem.gaps, job.feedback.paid, *outcome),
+        Record(job.stages, first_piece.gaps, job.feedback.paid, *outcome),
         control,
         make_graph(job.feedback.shows, problem.n_arms) if has_graph else None,
+        pieces,
     )
 
 
 def specialised_kernel(job: Job) -> Kernel:
     """Return the specialised kernel of a job."""
-    return make_kernel(job.policy, job.feedback, job.leap, job.horizon)
+    return make_kernel(job.policy, job.feedback, job.leap, job.horizon, bool(job.problem.pieces))
 
 
 def generic_kernel(job: Job) -> Kernel | None:
     """Return the generic kernel of a job, or None if the policy has no generic kernel."""
-    return make_generic_kernel(job.policy, job.feedback, job.leap)
+    return make_generic_kernel(job.policy, job.feedback, job.leap, bool(job.problem.pieces))
 
 
 def choose_kernel(job: Job) -> Kernel:
@@ -124,7 +129,9 @@ def choose_kernel(job: Job) -> Kernel:
 
 def estimate_seconds(job: Job) -> float:
     """Return the approximate duration of a job, in seconds."""
-    stages = min(job.horizon, MIN_LEAP_HORIZON) if job.leap else job.horizon
+    stages = job.horizon
+    if job.leap:
+        stages = min(stages, MIN_LEAP_HORIZON * len(job.problem.starts))
     return (job.end_run - job.first_run) * stages * estimate_stage_seconds(job.feedback, job.policy)
 
 

@@ -65,7 +65,9 @@ def _group_by_kernel(jobs: list[Job]) -> dict[Hashable, list[Job]]:
     keys: dict[Hashable, Hashable] = {}
     groups: dict[Hashable, list[Job]] = {}
     for job in jobs:
-        quick_key = (id(job.policy), id(job.feedback), job.leap, job.horizon)
+        quick_key = (
+            id(job.policy), id(job.feedback), job.leap, job.horizon, bool(job.problem.pieces)
+        )  # fmt: skip
         if quick_key not in keys:
             keys[quick_key] = specialised_kernel(job).key
         groups.setdefault(keys[quick_key], []).append(job)

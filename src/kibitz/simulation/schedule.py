@@ -14,12 +14,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from kibitz._hashing import content_hash
 from kibitz._validation import invalid, short_repr
-from kibitz.engine.environment import make_graph, make_looks
+from kibitz.engine.environment import average_own, make_graph, make_looks
 from kibitz.engine.leap import can_leap
-from kibitz.model.feedback import Feedback, Shows
+from kibitz.model.feedback import Feedback
 from kibitz.model.problem import Problem
 from kibitz.policies.check import check_promises
-from kibitz.policies.policy import Policy
+from kibitz.policies.policy import Policy, check_own_rewards
 from kibitz.policies.python_policy import with_label
 from kibitz.policies.spec import make_label, named_spec
 from kibitz.simulation.executors import MAX_PAYLOADS_PER_WORKER, PAYLOAD_SECONDS
@@ -132,15 +132,22 @@ def make_cells(
     cells: dict[Key, Job] = {}
     for value, (problem, feedback, policies, horizon) in points.items():
         make_looks(
-            feedback, problem.gaps, horizon
+            feedback, problem.at(1).gaps, horizon
         )  # raises ValueError if the feedback does not fit the problem
-        make_graph(feedback.shows, problem.n_arms)  # raises ValueError if the graph does not fit
+        shows = feedback.shows
+        make_graph(shows, problem.n_arms)  # raises ValueError if the graph does not fit
+        own = None if shows is None else average_own(shows, problem.n_arms, horizon)
         shared_fields["horizon"] = horizon
         shared_fields["stages"] = stages[: np.searchsorted(stages, horizon) + 1]  # a view, not a copy
         for label, policy in policies.items():
             _check_combination(policy, problem, label, horizon)
-            if feedback.shows is not None:
-                _check_graph(policy, feedback.shows, label)
+            if shows is not None and own is not None:
+                check_own_rewards(policy, own, label)
+                if shows.function is not None and "graph" in policy.constants:
+                    raise ValueError(
+                        f"{label} needs the matrix of the graph, but this graph varies with the "
+                        "stage; use a policy that does not know the graph, such as scout()"
+                    )
             leap = uses_leaps(policy, problem, feedback, horizon, options["engine"])
             job = Job((value, label), policy, problem, feedback, leap=leap, **shared_fields)
             _check_duration(job, workers)
@@ -244,7 +251,7 @@ def _check_duration(cell: Job, workers: Workers) -> None:
     per_stage, horizon = estimate_stage_seconds(cell.feedback, cell.policy), cell.horizon
     seconds = per_stage * horizon
     if cell.leap:  # leaps take little time, unless a policy alternates between tied best arms
-        has_ties = cell.problem.optimal.sum() > 1
+        has_ties = bool((cell.problem.optimal.sum(axis=-1) > 1).any())
         seconds = (
             1e-5 * horizon**0.7 if has_ties else 1.0 + per_stage * min(horizon, MIN_LEAP_HORIZON)
         )
@@ -278,7 +285,7 @@ def _check_combination(policy: Policy, problem: Problem, label: str, horizon: in
     if policy.rewards != "gaussian" and not (low >= 0 and high <= 1):
         raise ValueError(
             f"{label} is for rewards in [0, 1], but the rewards of the {problem.kind} problem are "
-            f'between {low:g} and {high:g}; use rewards="gaussian"'
+            f'between {low:g} and {high:g}; give the policy rewards="gaussian"'
         )
     if policy.rewards == "bernoulli" and not problem.is_binary:
         raise ValueError(
@@ -289,20 +296,4 @@ def _check_combination(policy: Policy, problem: Problem, label: str, horizon: in
         raise ValueError(
             f"{label} plays with at most {policy.max_arms} arms, but the problem has "
             f"{problem.n_arms}; use another policy"
-        )
-
-
-def _check_graph(policy: Policy, shows: Shows, label: str) -> None:
-    """Raise ValueError if a policy cannot play on a graph because pulls hide their own reward."""
-    lowest = int(np.argmin(shows.own))
-    place = f"shows[{lowest}, {lowest}] = {shows.own[lowest]:g}"
-    if policy.on_graph is None and shows.own[lowest] < 1:
-        raise ValueError(
-            f"{label} must see the reward of every pull, but a pull of arm {lowest} may hide it "
-            f"({place}); use loops=True, or another policy such as scout()"
-        )
-    if policy.on_graph is not None and policy.on_graph.needs_loops and shows.own[lowest] == 0:
-        raise ValueError(
-            f"{label} learns about an arm by pulling it, but a pull of arm {lowest} never shows its "
-            f"own reward ({place}), so its regret can be linear; use scout(), or loops=True"
         )

@@ -304,6 +304,8 @@ def _describe_value(value: Any) -> str:
             return f"of {len(value)} values"
         return ", ".join(map(_describe_value, value))
     if isinstance(value, dict):
+        if "kind" in value:  # a piece of a changing problem
+            return str(describe(value))
         return ", ".join(f"{key} {_describe_value(item)}" for key, item in value.items())
     if isinstance(value, bool | None):
         return {True: "yes", False: "no", None: "none"}[value]

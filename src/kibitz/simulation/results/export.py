@@ -40,7 +40,13 @@ def to_pandas(data: "xarray.Dataset", variable: str | None = None) -> "pandas.Da
                     f"{name}_{arm.item()}": values.sel(arm=arm, drop=True) for arm in values["arm"]
                 }
                 columns = columns.drop_vars(str(name)).assign(by_arm)
-        frame = columns.drop_dims(["stage", "arm"], errors="ignore").to_dataframe().reset_index()
+        columns = columns.drop_dims(["stage", "arm"], errors="ignore")
+        if not columns.data_vars:
+            names = ", ".join(map(str, data.data_vars))
+            raise ValueError(
+                f"data has one value for each stage only; pass variable=, one of {names}"
+            )
+        frame = columns.to_dataframe().reset_index()
     frame.attrs = {name: value for name, value in data.attrs.items() if isinstance(value, str | int)}
     return frame
 

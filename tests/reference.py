@@ -403,6 +403,284 @@ class Kibitzer(Rewards):
         super().update(stage, arm, reward, is_look)
 
 
+class ChangeScan:
+    """A change detector of one arm, which stores all rewards and repeats every sum."""
+
+    def __init__(self, in_unit_interval):
+        self.in_unit_interval = in_unit_interval
+        self.rewards = []
+        self.origin = 0
+
+    def list_starts(self):
+        """Return every place before which the last reward lets the scan look for a change."""
+        n, starts, length = len(self.rewards), set(), 1
+        while n % length == 0 and length <= n:
+            blocks = (1, 2, 3, 4) if length == 1 else (3, 4)
+            starts.update(n - q * length for q in blocks)
+            length *= 2
+        return sorted((start for start in starts if start > self.origin), reverse=True)
+
+    def statistic(self, start):
+        before, after = self.rewards[self.origin : start], self.rewards[start:]
+        n_before, n_after = len(before), len(after)
+        if self.in_unit_interval:
+            pooled = mean(before + after)
+            return n_before * divergence(mean(before), pooled) + n_after * divergence(
+                mean(after), pooled
+            )
+        difference = mean(after) - mean(before)
+        return n_before * n_after / (n_before + n_after) * difference**2 / 2
+
+    def add(self, reward, threshold):
+        """Add a reward; return whether it raises an alarm."""
+        self.rewards.append(reward)
+        best_start, largest_excess = None, 0.0
+        for start in self.list_starts():
+            n_all, n_after = len(self.rewards) - self.origin, len(self.rewards) - start
+            excess = self.statistic(start) - threshold - math.log(n_all / n_after)
+            if excess > largest_excess:
+                best_start, largest_excess = start, excess
+        if best_start is None:
+            return False
+        self.origin = best_start
+        return True
+
+
+class Lookout(Kibitzer):
+    """kibitzer with a change detector for each arm, and looks that watch for hidden changes.
+
+    Each observation is stored with its weight, which all later stages with alarms reduce.
+    """
+
+    def __init__(self, n_arms, delta=0.1, explore=0.0, rewards="gaussian", scale=1.0):
+        super().__init__(n_arms, rewards=rewards, scale=scale)
+        self.delta, self.explore = delta, explore
+        self.scans = [ChangeScan(rewards != "gaussian") for _ in self.arms]
+        self.weighted = [[] for _ in self.arms]  # lists [weight, reward in units of the scale]
+        self.last_stages = [0] * n_arms
+        self.suspicions = [0.0] * n_arms
+        self.looks_at = [0] * n_arms
+        self.n_pulls = 0
+        self.k = 0.0
+        self.watched, self.stay = None, 0
+        self.stage = 0
+
+    def count(self, arm):
+        return math.fsum(weight for weight, _ in self.weighted[arm])
+
+    def average(self, arm):
+        return math.fsum(weight * x for weight, x in self.weighted[arm]) / self.count(arm)
+
+    def index(self, stage, arm):
+        n = self.count(arm)
+        fair_share = self.n_arms * n + self.b * self.n_looks
+        own_share = self.n_arms * (2 * n + self.b * self.looks_at[arm])
+        x = 1 + self.b * stage / min(fair_share, own_share)
+        level = math.log(x) - math.log(1 + math.log(x))
+        if self.rewards == "gaussian":
+            return self.average(arm) + math.sqrt(2 * level / n)
+        return kl_upper_bound(self.average(arm), level / n)
+
+    def leader(self):
+        return max((a for a in self.arms if self.weighted[a]), key=self.average)
+
+    def is_exploring(self, stage):
+        shares = [math.floor(s * self.explore) for s in (stage - 1, stage)]
+        return stage > self.n_arms and shares[0] < shares[1]
+
+    def is_watch(self):
+        period = 4 if self.k == 0 else 2
+        return (self.n_looks + 1) % period == 0
+
+    def pull(self, stage):
+        return self.look(stage) if self.is_exploring(stage) else super().pull(stage)
+
+    def look(self, stage):
+        unseen = [arm for arm in self.arms if not self.weighted[arm]]
+        if len(unseen) > 1 or (unseen and self.n_pulls >= stage):
+            return unseen[-1]
+        leader = self.leader() if len(unseen) < self.n_arms else 0
+        others = [arm for arm in self.arms if arm != leader]
+        if self.is_watch():
+            watched = self.watched
+            if watched not in (None, leader) and self.suspicions[watched] > 0 and self.stay <= 30:
+                return watched
+            return min(others, key=lambda arm: self.last_stages[arm])
+        seen = [arm for arm in others if self.weighted[arm]]
+        if not seen:
+            return others[0]
+        rarity = 1 + math.log(1 + stage / (self.n_looks + 1) / 100)
+
+        def imed(arm):
+            x, best = self.average(arm), self.average(leader)
+            distance = (best - x) ** 2 / 2
+            if self.rewards != "gaussian":
+                best = min(best, 1 - 2**-20)
+                distance = divergence(x, best) if x < best else 0.0
+            return self.count(arm) * distance + rarity * math.log(self.count(arm))
+
+        return min(seen, key=imed)
+
+    def suspicion_step(self, x, average, best):
+        if self.rewards == "gaussian":
+            return (best - average) * (x - (best + average) / 2)
+        best, average = (min(max(m, 2**-20), 1 - 2**-20) for m in (best, average))
+        return x * math.log(best / average) + (1 - x) * math.log((1 - best) / (1 - average))
+
+    def update(self, stage, arm, reward, is_look):
+        x = reward / self.scale
+        if stage > self.stage and self.k > 0:
+            for observations in self.weighted:
+                for observation in observations:
+                    observation[0] *= 1 - 1 / max(stage / self.k, 2)
+            self.k *= 1 - 1 / stage
+        self.stage = max(stage, self.stage)
+        self.last_stages[arm] = stage
+        is_explored = not is_look and self.is_exploring(stage)
+        self.n_pulls += not is_look
+        if is_look or is_explored:
+            if self.is_watch():
+                if arm != self.watched:
+                    if self.watched is not None:
+                        self.suspicions[self.watched] = 0.0
+                    self.watched, self.stay = arm, 0
+                self.stay += 1
+            self.n_looks += 1
+            self.looks_at[arm] += 1
+            if self.weighted[arm] and self.average(arm) < self.average(self.leader()):
+                step = self.suspicion_step(x, self.average(arm), self.average(self.leader()))
+                self.suspicions[arm] = max(0.0, self.suspicions[arm] + step)
+        threshold = max(4.0, math.log(100 * self.n_arms / self.delta / (1 + self.k)))
+        if self.scans[arm].add(x, threshold):
+            self.k += 1
+            self.weighted[arm] = [[1.0, x] for x in self.scans[arm].rewards[self.scans[arm].origin :]]
+            self.suspicions[arm] = 0.0
+        else:
+            self.weighted[arm].append([1.0, x])
+
+
+class Forgetful(Rewards):
+    """Pull the lowest arm without weight, then the arm with the largest index; look in turn.
+
+    `weight(age)` is the weight of an observation that was made `age` stages ago, from 1.
+    """
+
+    def __init__(self, n_arms, exploration=2.0, rewards="gaussian", scale=1.0):
+        super().__init__(n_arms)
+        self.exploration, self.rewards, self.scale = exploration, rewards, scale
+        self.observations = []  # (stage, arm, reward)
+        self.n_looks = 0
+
+    def update(self, stage, arm, reward, is_look):
+        self.observations.append((stage, arm, reward))
+        self.n_looks += is_look
+
+    def look(self, stage):
+        return self.n_looks % self.n_arms
+
+    def weights(self, stage, arm):
+        # the first observation of a stage makes all earlier stages one stage older
+        now = max([stage, *(s + 1 for s, _, _ in self.observations)])
+        return [(self.weight(now - s), x) for s, a, x in self.observations if a == arm]
+
+    def pull(self, stage):
+        indices = []
+        for arm in self.arms:
+            n = math.fsum(weight for weight, _ in self.weights(stage, arm))
+            if n == 0:
+                return arm
+            average = math.fsum(weight * x for weight, x in self.weights(stage, arm)) / n
+            level = self.exploration / 2 * math.log(self.clock(stage))
+            if self.rewards == "gaussian":
+                indices.append(average + self.scale * math.sqrt(2 * level / n))
+            else:
+                indices.append(kl_upper_bound(average, level / n))
+        return rank_arms(indices)[0]
+
+
+class SWUCB(Forgetful):
+    """UCB that learns from the last `window` stages."""
+
+    def __init__(self, n_arms, window, **options):
+        super().__init__(n_arms, **options)
+        self.window = window
+
+    def weight(self, age):
+        return int(age <= self.window)
+
+    def clock(self, stage):
+        return min(stage, self.window)
+
+
+class DUCB(Forgetful):
+    """UCB whose observations lose weight at each stage."""
+
+    def __init__(self, n_arms, discount, **options):
+        super().__init__(n_arms, **options)
+        self.discount = discount
+
+    def weight(self, age):
+        return self.discount ** (age - 1)
+
+    def clock(self, stage):
+        weights = [weight for arm in self.arms for weight, _ in self.weights(stage, arm)]
+        return max(1.0, math.fsum(weights))
+
+
+class GLRUCB(Rewards):
+    """KL-UCB that restarts an arm after a change of its mean; it pulls and looks in turn."""
+
+    def __init__(self, n_arms, horizon, a=0.05, rewards="gaussian", scale=1.0):
+        super().__init__(n_arms)
+        self.horizon, self.a, self.rewards, self.scale = horizon, a, rewards, scale
+        self.scans = [ChangeScan(rewards != "gaussian") for _ in self.arms]
+        self.restarts = [0] * n_arms
+        self.n_looks = self.n_restarts = 0
+
+    def since_restart(self, arm):
+        return self.scans[arm].rewards[self.scans[arm].origin :]
+
+    def due_arm(self, stage):
+        rate = self.a * math.sqrt(
+            (self.n_restarts + 1) * self.n_arms * math.log(self.horizon) / self.horizon
+        )
+        if rate * self.horizon <= self.n_arms:
+            return None
+        block = math.ceil(self.n_arms / min(1.0, rate))
+        place = (stage - max(self.restarts) - 1) % block
+        return place if place < self.n_arms else None
+
+    def index(self, stage, arm):
+        rewards = self.since_restart(arm)
+        level = math.log(max(1, stage - self.restarts[arm]))
+        if self.rewards == "gaussian":  # in units of the scale
+            return mean(rewards) + math.sqrt(2 * level / len(rewards))
+        return kl_upper_bound(mean(rewards), level / len(rewards))
+
+    def pull(self, stage):
+        if self.due_arm(stage) is not None:
+            return self.due_arm(stage)
+        for arm in self.arms:
+            if not self.since_restart(arm):
+                return arm
+        return rank_arms([self.index(stage, arm) for arm in self.arms])[0]
+
+    def look(self, stage):
+        return self.n_looks % self.n_arms
+
+    def update(self, stage, arm, reward, is_look):
+        self.n_looks += is_look
+        scan = self.scans[arm]
+        scan.rewards.append(reward / self.scale)
+        for start in scan.list_starts():
+            n = len(scan.rewards) - scan.origin
+            if scan.statistic(start) > 1.5 * math.log(n) + 0.5 * math.log(self.horizon):
+                scan.origin = len(scan.rewards)
+                self.restarts[arm] = stage
+                self.n_restarts += 1
+                break
+
+
 class Scout(Rewards):
     """Pull arms that show unseen arms first, then the arm with the lowest price per information.
 
@@ -435,8 +713,9 @@ class Scout(Rewards):
     def shows(self, pulled, arm):
         if self.known_shows is not None:
             return self.known_shows[pulled][arm]
-        prior = 1.0 if pulled == arm else 0.5
-        return (self.n_shown[pulled][arm] + prior) / (self.n_pulls[pulled] + 1)
+        prior = 1.0 if pulled == arm else 0.5  # an arm that was never pulled shows half of the arms
+        weight = 1 / 8  # the prior weighs as much as this part of a pull
+        return (self.n_shown[pulled][arm] + weight * prior) / (self.n_pulls[pulled] + weight)
 
     def constant(self):
         if self.c is not None:
@@ -866,3 +1145,42 @@ def play(
     if paid:
         regret += math.fsum(gap * n for gap, n in zip(gaps, n_looks, strict=True))
     return regret, n_pulls, n_looks
+
+
+def play_changing(policy, means, horizon, rngs, *, observer="bandit", rate=0.0, looks=1, paid=False):
+    """Play one run with Gaussian rewards of variance 1 whose means change with time.
+
+    `means` is a function that maps a stage to the means of all arms. A passive observer looks with
+    probabilities proportional to 1/gap. `rngs` are the generators of rewards and of looks. Return the
+    dynamic regret after each stage, n_pulls and n_looks.
+    """
+    reward_rng, look_rng = rngs
+
+    def draw_arrival(stage):
+        wait = look_rng.standard_exponential() * (-1 / math.log1p(-rate)) if rate > 0 else math.inf
+        return stage + 1 + int(wait) if rate > 0 else math.inf
+
+    n_arms = len(means(1))
+    n_pulls, n_looks, costs, regrets = [0] * n_arms, [0] * n_arms, [], []
+    arrival = draw_arrival(0)
+    for stage in range(1, horizon + 1):
+        current = means(stage)
+        gaps = [max(current) - m for m in current]
+        arm = policy.pull(stage)
+        look = policy.look(stage) if observer == "active" and stage == arrival else None
+        n_pulls[arm] += 1
+        costs.append(gaps[arm])
+        policy.update(stage, arm, current[arm] + reward_rng.standard_normal(), False)
+        if stage == arrival:
+            for nth in range(looks):
+                if observer == "passive":
+                    u, shares = look_rng.random(), named_weights("optimal", gaps)
+                    look = sum(u >= math.fsum(shares[: k + 1]) for k in range(n_arms - 1))
+                elif nth > 0:
+                    look = policy.look(stage)
+                n_looks[look] += 1
+                costs.append(gaps[look] if paid else 0.0)
+                policy.update(stage, look, current[look] + look_rng.standard_normal(), True)
+            arrival = draw_arrival(stage)
+        regrets.append(math.fsum(costs))
+    return regrets, n_pulls, n_looks

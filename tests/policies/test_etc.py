@@ -63,7 +63,7 @@ def test_each_arm_has_its_own_width():
     ) == [True, False]
 
 
-def test_tests_after_full_rounds_only():
+def test_eliminates_arms_after_full_rounds_only():
     # After its second observation arm 1 would be dropped, but the second round is not complete.
     assert remaining_arms((0, 4.0), (1, 0.0), (1, -99.0)) == [True, True]
     assert remaining_arms((0, 4.0), (1, 0.0), (1, -99.0), (0, 4.0)) == [True, False]

@@ -49,7 +49,7 @@ def test_looks_go_in_turn_to_the_remaining_arms():
 # is dropped if its mean is at least 4.39 below another mean.
 
 
-def test_tests_after_c_looks_per_remaining_arm():
+def test_eliminates_arms_after_c_looks_per_remaining_arm():
     history = (0, 0.0), (0, 4.40, "look"), (1, 0.0, "look")
     assert state_after(*history, C=1.0).in_play.tolist() == [True, False]
     assert state_after(*history, C=1.01).in_play.tolist() == [True, True]
@@ -60,7 +60,7 @@ def test_drops_an_arm_that_is_clearly_worse():
     assert state_after(*history, C=1.0).in_play.tolist() == [True, True]
 
 
-def test_doubling_tests_at_powers_of_two_before_the_look():
+def test_with_doubling_eliminates_arms_at_powers_of_two_before_the_look():
     looks = (0, 4.40, "look"), (1, 0.0, "look")
     history_at_stage_3 = ((0, 0.0), (0, 0.0), (0, 0.0), *looks)  # the looks are at stage 3
     assert state_after(*history_at_stage_3, doubling=True, p=9.0).in_play.tolist() == [True, True]

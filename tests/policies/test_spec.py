@@ -56,7 +56,7 @@ def test_a_built_in_policy_survives_every_serialisation(name):
     assert example(name) != example(name, scale=3.0)
 
 
-def test_equal_policies_are_equal_and_others_are_not():
+def test_policies_with_equal_parameters_are_equal_and_different_policies_are_not():
     assert kibitz.ucb() == kibitz.ucb(6)
     assert kibitz.ucb() != kibitz.ucb(2.0)
     assert kibitz.ucb() != kibitz.ucb_double()

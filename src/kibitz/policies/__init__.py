@@ -6,12 +6,15 @@ from kibitz.policies.bayes_ucb import bayes_ucb
 from kibitz.policies.epsilon_greedy import epsilon_greedy
 from kibitz.policies.etc import etc
 from kibitz.policies.etc_ocucb import etc_ocucb
+from kibitz.policies.forgetting_ucb import d_ucb, sw_ucb
 from kibitz.policies.ftl import ftl, ftl_robin
+from kibitz.policies.glr_ucb import glr_ucb
 from kibitz.policies.imed import imed
 from kibitz.policies.improved_ucb import improved_ucb
 from kibitz.policies.index_policy import index_policy
 from kibitz.policies.kibitzer import kibitzer
 from kibitz.policies.kl_ucb import kl_ucb
+from kibitz.policies.lookout import lookout
 from kibitz.policies.max_n import max_n
 from kibitz.policies.moss import moss, moss_anytime
 from kibitz.policies.ocucb import ocucb
@@ -25,7 +28,7 @@ from kibitz.policies.ucb2 import ucb2
 ALL = (
     ftl, ftl_robin, ucb, ucb_double, ucb_second, ocucb, etc, etc_ocucb, ucb2, improved_ucb, moss,
     moss_anytime, kl_ucb, thompson, epsilon_greedy, imed, bayes_ucb, top_two_thompson, kibitzer,
-    scout,
+    scout, lookout, sw_ucb, d_ucb, glr_ucb,
 )  # fmt: skip
 
 #: The constructors of all policies by name, in the order of the paper.

@@ -99,16 +99,16 @@ def index_policy(
         scale=check_scale(scale, rewards),
         parameters=dict(params) if parameters is None else parameters,
     )
-    return _with_rule(policy, rule)
+    return _set_rule(policy, rule)
 
 
 def with_factors(policy: Policy, growth: Any, width: Any) -> Policy:
     """Return the policy with `factors` set to `growth` and `width`, which the engine tabulates."""
     assert policy.rule is not None
-    return _with_rule(replace(policy, factors=(growth, width)), policy.rule)
+    return _set_rule(replace(policy, factors=(growth, width)), policy.rule)
 
 
-def _with_rule(policy: Policy, rule: StandardRule) -> Policy:
+def _set_rule(policy: Policy, rule: StandardRule) -> Policy:
     object.__setattr__(policy, "rule", rule)
     return policy
 

@@ -137,7 +137,7 @@ def init(params: Any, n_arms: int) -> State:
 
 @jit
 def spread(params: Any, stage: int, stats: Statistics, arm: int) -> float:
-    """Return x_i, as defined in the docstring of this module."""
+    """Return x_i, the argument of the logarithm in the index (see the docstring of this module)."""
     n_arms, n = stats.n_observed.size, stats.n_observed[arm]
     all_looks, own_looks = stats.totals[LOOKS], stats.n_looks[arm]
     denominator = min(n_arms * n + params.b * all_looks, n_arms * (2 * n + params.b * own_looks))
@@ -287,7 +287,7 @@ def make_look(divergence: Any) -> Any:
             return state.hold[0]["arm"]
         best = sums[leader] / counts[leader]
         rarity = 1 + math.log(1 + stage / (RARE_PERIOD * (n_looks + 1)))
-        look, smallest = -1, np.inf
+        choice, smallest = -1, np.inf
         for arm in range(n_arms):
             n = counts[arm]
             if arm != leader and n > 0:
@@ -295,10 +295,10 @@ def make_look(divergence: Any) -> Any:
                 if value < smallest:  # if not, skip the second term, which is not negative
                     value += rarity * math.log(n)
                     if value < smallest:
-                        look, smallest = arm, value
-        if look < 0:  # there are two arms: one has observations, the other is being pulled
-            look = 1 if leader == 0 else 0
-        return look
+                        choice, smallest = arm, value
+        if choice < 0:  # there are two arms: one has observations, the other is being pulled
+            choice = 1 if leader == 0 else 0
+        return choice
 
     return jit(look)
 

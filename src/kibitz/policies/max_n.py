@@ -66,7 +66,7 @@ def probability(graph: Graph, pulled: int, arm: int) -> Any:
 
 @cache
 def make_pull(choose: Any) -> Any:
-    """Return the function `pull` for the function `choose`, which is the `pull` of a policy."""
+    """Return the `pull` of `max_n`; `choose` is the `pull` of the original policy."""
 
     def pull(params: Any, state: Any, stage: int, rng: Any) -> Any:
         """Return the arm with the largest mean among the arms that show the chosen arm."""

@@ -173,6 +173,17 @@ class Update(Protocol):
     ) -> Any: ...
 
 
+class Revise(Protocol):
+    """A function that returns the state after a late report about an earlier stage.
+
+    The report adds `n` observations whose rewards sum to `total`. For a corrected reward, `n` is 0.
+    """
+
+    def __call__(
+        self, params: Any, state: Any, stage: int, arm: int, n: float, total: float, /
+    ) -> Any: ...
+
+
 class Index(Protocol):
     """A function that returns the index of an arm.
 
@@ -257,6 +268,12 @@ class Policy:
     in_phases
         Whether decisions depend on the order of the observations. A live agent with such a policy
         must be told each reward before its next decision.
+    revise
+        The function that learns a late report (`Revise`), for a policy that learns the rewards in the
+        order of the decisions. With None, the order does not matter, or the policy is `in_phases` or
+        `simulation_only`.
+    simulation_only
+        Whether the policy is for simulations only. Live agents reject it.
     is_python
         Whether the functions call a Python object and are not compiled (`python_policy`).
     rule
@@ -289,6 +306,8 @@ class Policy:
     max_arms: int | None = None
     inner: "Policy | None" = None
     in_phases: bool = False
+    revise: Revise | None = None
+    simulation_only: bool = False
     is_python: bool = False
     rule: StandardRule | None = field(default=None, init=False)
     rewards: Rewards = "gaussian"
@@ -333,7 +352,7 @@ class Policy:
         return functions
 
     def for_graph(self) -> "Policy":
-        """Return the policy that plays on a graph."""
+        """Return this policy with the functions that it uses on a graph, if it has such functions."""
         if self.on_graph is None:
             return self
         pull, look, view = self.on_graph[:3]
@@ -376,6 +395,26 @@ def check_policy(policy: object) -> Policy:
     if not isinstance(policy, Policy):
         raise ValueError(f"policy must be a Policy such as ucb(), got {short_repr(policy)}")
     return policy
+
+
+def check_own_rewards(policy: Policy, own: Array, label: str, alternative: str = "scout()") -> None:
+    """Raise ValueError if a policy cannot play on a graph because pulls hide their own reward.
+
+    `own` has, for each arm, the probability that a pull shows its own reward. The error recommends
+    the policy `alternative`.
+    """
+    lowest = int(np.argmin(own))
+    place = f"shows[{lowest}, {lowest}] = {own[lowest]:g}"
+    if policy.on_graph is None and own[lowest] < 1:
+        raise ValueError(
+            f"{label} must see the reward of every pull, but a pull of arm {lowest} may hide it "
+            f"({place}); use loops=True, or another policy such as {alternative}"
+        )
+    if policy.on_graph is not None and policy.on_graph.needs_loops and own[lowest] == 0:
+        raise ValueError(
+            f"{label} learns about an arm by pulling it, but a pull of arm {lowest} never shows its "
+            f"own reward ({place}), so its regret can be linear; use {alternative}, or loops=True"
+        )
 
 
 def check_rewards(rewards: str) -> Rewards:

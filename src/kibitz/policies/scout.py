@@ -1,4 +1,4 @@
-r"""scout: our own policy for graphs, which pulls the arm with the lowest price per information.
+r"""scout: our own policy for graphs. It pulls the arm with the lowest price per unit of information.
 
 scout first pulls arms that show unobserved arms, at each stage the arm that shows most of them on
 average; in a tie, it prefers the larger mean. Then let L be the arm with the largest mean and t the
@@ -7,7 +7,8 @@ stage. For each other arm k, with O_k observations and mean \bar X_k, let
 .. math:: s_k^2 = 1/O_k + 1/O_L, \quad z_k = (\bar X_L - \bar X_k)/s_k, \quad g_k = \varphi(z_k)/s_k,
 
 where \varphi is the normal density. The expected loss of a stage through ignorance is about
-\rho = c \sum_k s_k \varphi(z_k), and one more observation of arm m reduces it by about
+\rho = c \sum_k s_k \varphi(z_k), where c is a parameter of scout, and one more observation of arm m
+reduces it by about
 
 .. math:: w_k = \frac{g_k}{O_k (O_k + 1)} \; (k \ne L), \qquad
    w_L = \sum_{k \ne L} \frac{g_k}{O_L (O_L + 1)} .
@@ -17,16 +18,20 @@ Let Q_jm be the probability that a pull of arm j shows arm m. The information of
 .. math:: G_j = \sum_m Q_{jm} w_m + 1\{j = L\} \sum_{k \ne L} \frac{w_k}{s_k^2 \, t} ,
 
 and scout pulls the arm with the smallest price (\rho + \bar X_L - \bar X_j) / G_j. The last sum of
-G_L stands for information that can also be bought later. An arm with a low mean is thus pulled if it
-shows much, and an arm that hides its own reward can still be learned about through other arms. scout
-needs neither the horizon nor self-loops. It has no theorem.
+G_L favours L, because the other arms can also be explored later. An arm with a low
+mean is thus pulled if it shows many arms, and scout can learn about an arm that hides its own
+reward through other arms. scout needs neither the horizon nor self-loops. No theorem covers scout.
 
-By default scout learns the graph: it estimates Q_jm by (S_jm + 1/2) / (N_j + 1) for j \ne m and by
-(S_jj + 1) / (N_j + 1) for j = m, where N_j is the number of pulls of arm j, and S_jm is the number of
-these pulls that showed arm m. With `informed=True`, the simulation passes the graph to the policy.
+By default scout learns the graph. Let N_j be the number of pulls of arm j, and S_jm the number of
+these pulls that showed arm m. scout estimates Q_jm by (S_jm + 1/16) / (N_j + 1/8) for j \ne m, and by
+(S_jj + 1/8) / (N_j + 1/8) for j = m. It thus expects that an arm that was never pulled shows each
+other arm with probability 1/2, and gives this prior the weight of an eighth of a pull. With a larger
+weight, scout pulls many arms several times for information that they do not have. With
+`informed=True`, the simulation passes the graph to the policy.
 
-An active observer looks at unobserved arms first, the highest arm first, and then at the arm k \ne L
-with the smallest IMED index O_k (\bar X_L - \bar X_k)^2 / 2 + \log O_k (Honda and Takemura, 2015).
+With active looks, scout looks at unobserved arms first, the last of them first, and then at the arm
+k \ne L with the smallest IMED index O_k (\bar X_L - \bar X_k)^2 / 2 + \log O_k (Honda and Takemura,
+2015).
 """
 
 import math
@@ -52,6 +57,7 @@ from kibitz.policies.policy import (
 
 MAX_ARMS = 2000  # the estimate of the graph takes memory for the square of the number of arms
 C_WITH_LOOPS, C_WITHOUT_LOOPS = 0.5, 1.0  # the default c: all pulls show their own reward, or not
+PRIOR_WEIGHT = 0.125  # a power of 2, so that equal sums stay equal in floating-point arithmetic
 NORMAL_FACTOR = 1 / math.sqrt(2 * math.pi)
 
 
@@ -132,7 +138,8 @@ def sum_learned(params: Any, state: State, pulled: int, values: Array) -> float:
         total += values[arm]
         shown += state.n_shown[pulled, arm] * values[arm]
     n_pulls = state.statistics.n_pulls[pulled]
-    return (shown + 0.5 * total + 0.5 * values[pulled]) / (n_pulls + 1)
+    prior = PRIOR_WEIGHT / 2 * (total + values[pulled])
+    return (shown + prior) / (n_pulls + PRIOR_WEIGHT)
 
 
 @jit
@@ -249,7 +256,7 @@ def make_pull(informed: bool) -> Any:
 
 @jit
 def look(params: Any, state: State, stage: int, rng: Any) -> int:
-    """Return the highest unobserved arm, or else the arm with the smallest IMED index."""
+    """Return the last unobserved arm, or else the arm with the smallest IMED index."""
     stats = state.statistics
     leader = find_leader(stats)
     for arm in range(stats.sums.size - 1, -1, -1):

@@ -103,7 +103,7 @@ def test_active_feedback_sets_the_rate(bound):
     assert bound(PROBLEM, active(1e-6), T) == bound(GAPS, 1e-6, T) > 0
 
 
-def test_bounds_ignore_what_they_do_not_depend_on():
+def test_bounds_accept_a_feedback_or_a_horizon_that_they_ignore():
     for bound in (upper.ucb_log, upper.trivial):
         expected = bound(GAPS, T)
         assert bound(PROBLEM, active(RATE), T) == bound(PROBLEM, horizon=T) == expected

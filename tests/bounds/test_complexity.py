@@ -167,7 +167,7 @@ def test_hardness_scales_as_the_inverse_square_of_the_gaps():
 
 @given(gap_lists, st.floats(0.5, 1.0))
 @no_deadline
-def test_the_ratio_of_the_hs_costs_a_double_logarithm_of_the_arms(gaps, rho):
+def test_the_ratio_of_hardnesses_is_at_most_a_double_logarithm_of_the_arms(gaps, rho):
     """D32: the bound of the lemma "ratio_H" is log(1 + log K); the paper prints 1 + log K."""
     sorted_gaps = np.sort(gaps)
     ranks = np.arange(1, sorted_gaps.size + 1)[sorted_gaps > 0]
@@ -197,7 +197,7 @@ def test_thresholds_are_at_most_one():
 
 
 def test_the_theorem_changes_regime_at_about_half_of_rate_star():
-    """Compare `rate_star_active` with `rate_star`: with K arms, the exact ratio is (K − 1)/(2K)."""
+    """If all gaps are equal, `rate_star_active` is (K − 1)/(2K) times `rate_star`."""
     gaps = [0.0] + [0.1] * 199
     ratio = complexity.rate_star_active(gaps, 10**12) / complexity.rate_star(gaps, 10**12)
     assert ratio == pytest.approx(199 / 400)
@@ -222,7 +222,7 @@ def test_looks_never_help_if_every_arm_is_optimal():
 # Epochs
 
 
-def test_epochs_of_base_two_square_each_other():
+def test_each_epoch_of_base_two_is_the_square_of_the_previous_epoch():
     """Check that the first epoch has 2 stages and each length is the square of the previous one."""
     assert [complexity.epoch_length(m) for m in range(6)] == [2, 4, 16, 256, 65536, 2**32]
     assert complexity.epoch_length(9) == 2**512
@@ -330,7 +330,7 @@ def test_the_final_epoch_reaches_the_horizon(horizon, final_epoch):
 
 @given(gap_lists, st.floats(1e-9, 1.0))
 @no_deadline
-def test_an_arm_goes_in_an_epoch_whose_predecessor_is_short(gaps, rate):
+def test_an_arm_is_eliminated_in_an_epoch_whose_predecessor_is_short(gaps, rate):
     """D27: d_{m_i−1} ≤ −A W_{−1}(−1/A) ≤ (5/2) A log A, where A = 10 C_α H_i/ε and C_α = 32.
 
     Here d_m is the length of epoch m, and ETC eliminates arm i in epoch m_i. The printed bound is
@@ -349,7 +349,7 @@ def test_an_arm_goes_in_an_epoch_whose_predecessor_is_short(gaps, rate):
 
 
 @pytest.mark.parametrize("rate", [0.01, 0.1, 0.5, 0.9, 1.0])
-def test_an_epoch_brings_half_of_the_looks_that_it_should(rate):
+def test_a_long_epoch_rarely_has_fewer_than_half_of_its_expected_looks(rate):
     """D28: a long enough epoch rarely has fewer than half of its expected looks, for every rate ε.
 
     The restriction to ε ≤ 1/2 is not needed. The test uses exact binomial tails.
@@ -414,7 +414,7 @@ def test_etc_observations_are_the_sum_over_ranks(gaps, log_horizon):
             assert observations[i - 1] == pytest.approx(expected, rel=1e-12)
 
 
-def test_the_printed_logarithm_covers_lambert_s_w_from_a_horizon_on():
+def test_the_printed_logarithm_exceeds_lambert_w_for_long_horizons():
     """D29: with x = TΔ² and the constant C of ETC, W(x/C) ≤ log x if and only if x ≥ e^{1/C}.
 
     The simpler condition x ≥ C/(C−1) is therefore sufficient.

@@ -65,7 +65,7 @@ def test_the_block_inequality_holds_on_simulated_walks():
     assert share_of_crossings(lambda t: radius(t, 0.25), stop, 10_000, seed=1) > 4 * delta
 
 
-def test_a_block_of_one_stage_is_hoeffding():
+def test_a_block_of_one_stage_gives_hoeffdings_inequality():
     assert concentration.block_radius(50, 50, 50, 0.01, sd=2.0) == pytest.approx(
         2 * math.sqrt(2 / 50 * math.log(100))
     )
@@ -399,7 +399,7 @@ def test_sample_ratio_p_value_is_rarely_small_at_any_visitor():
     """Of 400 even splits, checked after each of 2,000 visitors, at most 5 % ever reach p = 0.05.
 
     The bound allows a mean of 20 of 400; more than 40 have probability below 10⁻⁵. A split of 55 to
-    45 is noticed in most runs.
+    45 is detected in most runs.
     """
     rng = np.random.default_rng(1)
 

@@ -181,7 +181,7 @@ def test_a_tie_that_optimal_arms_do_not_show_makes_the_constant_infinite():
         ([0, 0, 0], np.eye(3), "bounded"),
     ],
 )
-def test_regimes(gaps, shows, regime):
+def test_the_regime_follows_from_the_graph_and_the_gaps(gaps, shows, regime):
     assert complexity.graph(gaps, shows).regime == regime
 
 
@@ -242,6 +242,36 @@ def test_duplicates_of_a_sparse_matrix_are_added():
     expected = complexity.graph([0, 1], [[0, 1], [0, 1]])
     assert complexity.graph([0, 1], shows).constant == expected.constant
     assert shows.nnz == 3  # the caller's matrix is unchanged
+    rows = sparse.csr_array(([0.5, 0.5, 1.0], [1, 1, 1], [0, 2, 3]), (2, 2))
+    assert complexity.graph([0, 1], rows).constant == expected.constant
+    assert rows.indptr.tolist() == [0, 2, 3]
+
+
+def make_damaged_matrices():
+    """Return sparse matrices whose index arrays contradict their shape, as in a damaged file."""
+    for name, position, value in (("indptr", 1, 10**8), ("indices", 4, 10**8), ("indices", 4, -1)):
+        for kind in (sparse.csr_array, sparse.csc_array):
+            matrix = kind(np.full((4, 4), 0.5))
+            getattr(matrix, name)[position] = value
+            yield matrix
+    matrix = sparse.coo_array(np.full((4, 4), 0.5))
+    matrix.row[3] = 10**8
+    yield matrix
+
+
+def test_damaged_sparse_matrices_are_rejected():
+    """Such a matrix makes SciPy's compiled code read and write out of bounds, and crash."""
+    for matrix in make_damaged_matrices():
+        for function in (graph, lambda shows: complexity.graph(GAPS, shows)):
+            with pytest.raises(
+                ValueError, match=r"^shows must be a sparse matrix with valid indices \("
+            ):
+                function(matrix)
+
+
+def test_a_matrix_that_is_not_square_is_rejected_before_it_is_read():
+    with pytest.raises(ValueError, match=r"^shows must be a matrix of probabilities for 4 arms"):
+        complexity.graph(GAPS, np.broadcast_to(0.5, (4, 2**40)))
 
 
 # ---------------------------------------------------------------------- lower bounds
@@ -499,7 +529,7 @@ def test_few_shows_is_the_binomial_probability_or_above():
     assert (large < 1e-100).all()
 
 
-def test_regret_is_bounded_exactly_if_every_optimal_arm_shows_every_arm():
+def test_regret_is_bounded_if_and_only_if_every_optimal_arm_shows_every_arm():
     for hub in range(5):
         bound = upper.ucb_graph(STAR_GAPS, make_star(hub))
         assert (bound < math.inf) == (hub == 0)

@@ -123,6 +123,10 @@ VALID_VALUES = {
     "observer": "uniform",
     "early": False,
     "every": 3,
+    "threshold": 8.0,
+    "n_before": 100,
+    "change": 1.0,
+    "regret": 2.0,
     "seen": ((0, 1), (1, 1)),
 }
 SPECIAL_VALUES = {  # valid values for names that have another meaning in one function
@@ -142,6 +146,7 @@ SPECIAL_VALUES = {  # valid values for names that have another meaning in one fu
     ("summary", "shows"): None,
     ("paid_looks", "form"): "leading",
     ("lambert_lower_branch_bounds", "u"): 0.5,
+    ("rise_delay", "looks"): "watch",
 }
 
 

@@ -231,7 +231,7 @@ def compute_slack_of_step_2(thresholds=lambda gaps: gaps / 2, seed=2, is_passive
     return smallest_slack
 
 
-def test_step_2_every_pull_is_a_first_one_or_paid_by_exploration_or_failure():
+def test_step_2_every_pull_is_the_first_or_counts_as_exploration_or_failure():
     assert compute_slack_of_step_2() >= -1e-12
     assert compute_slack_of_step_2(is_passive=True) >= -1e-12
     assert compute_slack_of_step_2(lambda gaps: np.full(len(gaps), gaps[0] / 3), 3) >= -1e-12
@@ -498,7 +498,8 @@ PAIR_CASES = list(
 def compute_slack_of_step_6(factor=1.0, is_second_omitted=False):
     """Return the minimum of log(bound) − log P(V_n > value) over passive settings.
 
-    The mutants multiply the rate of looks at the arm, or omit the tail of the second speed.
+    There are two mutants: `factor` multiplies the rate of looks at the arm, and `is_second_omitted`
+    omits the tail of the second speed.
     """
     smallest_slack = math.inf
     for n, (rate, own_rate, k), times in PAIR_CASES:
@@ -1244,7 +1245,7 @@ INVERSE_WEIGHTS = [
 ]  # 1/Δ, which the paper calls optimal
 
 
-def test_numbers_of_the_first_computation():
+def test_numbers_agree_with_an_independent_computation():
     """Compare the bound with an independent computation of the theorem, within 3 %.
 
     The computations differ in the grids of their tables and of the thresholds z. For uniform weights
@@ -1295,7 +1296,7 @@ def test_numbers_of_the_first_computation():
     assert (upper.kibitzer(FIVE_GAPS, 0, [10**4, 10**6]) < [456, 880]).all()
 
 
-def test_constants_of_the_first_computation():
+def test_constants_agree_with_an_independent_computation():
     """Compare Ĉ, C_per and C_P with an independent computation, within 2 %."""
     for beta, values in {
         1.0: {1: (2.45, 1.77, 1.02), 0.1: (3.47, 2.77, 1.45), 0.01: (4.55, 3.58, 1.98),
@@ -1483,8 +1484,9 @@ def test_untabulated_parameters_raise(changed_options, message):
 def test_remainder_covers_everything_beyond_the_cells(looks, z, n_arms, rate):
     """Compare the bound on the remainder with a sum of its terms; both are about e^-40.
 
-    F stays at each number of looks for 1/ε stages on average. The best arm has been observed at least
-    F/4K times if looks are active, and at least F times if F counts passive looks at this arm.
+    Let F be the number of looks so far, or of passive looks at the best arm. F keeps each value for
+    1/ε stages on average. The best arm has at least F/(4K) observations if looks are active, and at
+    least F observations if they are passive.
     """
     model = crossing.make_looks(crossing.load_tables(B, 1.0), n_arms, rate, looks)
     n_looks = find_end(model, z) + np.arange(2_000_000.0)

@@ -53,7 +53,7 @@ def evaluate_bound(bound, gaps, rate, horizon, **options):
 # The formulas in plain Python, one number at a time
 
 
-def regret_allowed(gaps, t, C, C_0):
+def compute_allowed_regret(gaps, t, C, C_0):
     """Return the regret that Definition 1 of the paper allows up to stage t."""
     return C * math.log(t) * sum(1 / d for d in gaps if d > 0) + C_0 * sum(gaps)
 
@@ -63,18 +63,18 @@ def raise_arm(gaps, i, x):
     return [0.0 if j == i else x + d for j, d in enumerate(gaps)]
 
 
-def plain_pq(gaps, i, t, x, C, C_0, divisor):
+def compute_pq(gaps, i, t, x, C, C_0, divisor):
     """Return P and Q of the constraint of arm i at stage t, with arm i raised to x above the best."""
-    P = 1 - regret_allowed(gaps, t, C, C_0) / (t * divisor)
-    Q = regret_allowed(raise_arm(gaps, i, x), t, C, C_0) / (t * x)
+    P = 1 - compute_allowed_regret(gaps, t, C, C_0) / (t * divisor)
+    Q = compute_allowed_regret(raise_arm(gaps, i, x), t, C, C_0) / (t * x)
     return P, Q
 
 
-def plain_h(gaps, i, t, C, C_0, x=None, divisor=None):
+def compute_h_plainly(gaps, i, t, C, C_0, x=None, divisor=None):
     """Return the constraint h_i(t) = (P log(1/Q) − log 2)_+."""
     x = gaps[i] if x is None else x
     smallest_gap = min(d for d in gaps if d > 0)
-    P, Q = plain_pq(gaps, i, t, x, C, C_0, divisor or smallest_gap)
+    P, Q = compute_pq(gaps, i, t, x, C, C_0, divisor or smallest_gap)
     return max(0.0, max(P, 0.0) * max(math.log(1 / Q), 0.0) - math.log(2)) if t >= 3 else 0.0
 
 
@@ -93,7 +93,7 @@ def random_gaps(rng, n=None):
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_the_constraint_is_the_one_written_out_in_plain_python(seed):
+def test_the_constraint_equals_its_formula_in_plain_python(seed):
     """The constraint equals the formula written out in plain Python, for each variant."""
     rng = np.random.default_rng(seed)
     gaps, t = random_gaps(rng), float(rng.integers(3, 10**6))
@@ -104,9 +104,13 @@ def test_the_constraint_is_the_one_written_out_in_plain_python(seed):
     exact_h = lower.observation_constraint(gaps, t, x=x, variant="kl", C=C, C_0=C_0)
     required_counts = lower.required_observations(gaps, t, x=x, C=C, C_0=C_0)
     for i in range(1, len(gaps)):
-        assert clipped_h[i] == pytest.approx(plain_h(gaps, i, t, C, C_0, x), rel=1e-12, abs=1e-12)
-        assert sharp_h[i] == pytest.approx(plain_h(gaps, i, t, C, C_0, x, gaps[i]), abs=1e-12)
-        P, Q = plain_pq(gaps, i, t, x, C, C_0, min(gaps[1:]))
+        assert clipped_h[i] == pytest.approx(
+            compute_h_plainly(gaps, i, t, C, C_0, x), rel=1e-12, abs=1e-12
+        )
+        assert sharp_h[i] == pytest.approx(
+            compute_h_plainly(gaps, i, t, C, C_0, x, gaps[i]), abs=1e-12
+        )
+        P, Q = compute_pq(gaps, i, t, x, C, C_0, min(gaps[1:]))
         assert exact_h[i] == pytest.approx(kl(P, Q) if max(Q, 0) < P else 0.0, rel=1e-9, abs=1e-12)
         assert required_counts[i] == pytest.approx(2 * clipped_h[i] / (x + gaps[i]) ** 2)
     assert clipped_h[0] == sharp_h[0] == exact_h[0] == required_counts[0] == 0
@@ -133,7 +137,7 @@ def test_eta_is_h_minus_the_leading_term(gaps, t, constants, variant):
         leading_term = math.log(t * gap / (2 * C * math.log(t) * S))
         smallest_gap = min(d for d in gaps if d > 0)
         divisor = {"clip": smallest_gap, "sharp": gap, "printed": 1.0}[variant]
-        P = 1 - regret_allowed(gaps, t, C, C_0) / (t * divisor)
+        P = 1 - compute_allowed_regret(gaps, t, C, C_0) / (t * divisor)
         C_K = C_0 * (sum(gaps) if variant == "printed" else sum(raise_arm(gaps, i, gap)))
         literal_h = P * math.log(t * gap / (C_K + C * S * math.log(t))) - math.log(2)
         assert leading_term + eta[i] == pytest.approx(literal_h, rel=1e-8, abs=1e-8)
@@ -175,7 +179,7 @@ def test_d7_the_slope_is_at_least_p_over_t_less_a_little(gaps, t, constants):
     for i, gap in enumerate(gaps):
         if gap == 0 or h[0, i] == 0:
             continue
-        P = 1 - regret_allowed(gaps, t, **constants) / (t * min(d for d in gaps if d > 0))
+        P = 1 - compute_allowed_regret(gaps, t, **constants) / (t * min(d for d in gaps if d > 0))
         rank = int(np.flatnonzero(np.flatnonzero(c.suboptimal) == i)[0])
         shift = c.v[0][rank] / c.v[1][rank]
         smallest_slope = P / (t + step) * (1 - 1 / (math.log(t) + shift))
@@ -197,7 +201,7 @@ def test_the_constraint_is_concave_wherever_it_is_positive():
 # Passive observer
 
 
-def brute_passive(gaps, q, horizon, **constants):
+def search_passive_maximum(gaps, q, horizon, **constants):
     """Return Σ_i Δ_i max_t (a_i(t) − q_i t)_+, where a_i(t) are the required observations."""
     total_bound, t = 0.0, np.arange(3.0, horizon + 1)
     required_counts = lower.required_observations(gaps, t, **constants)
@@ -213,7 +217,7 @@ def test_the_passive_maximum_is_the_largest_over_a_million_stages(seed):
     weights = rng.dirichlet(np.ones(4))
     rate = 10 ** rng.uniform(-7, -2)
     value = lower.passive_maximum(gaps, rate, weights, horizon, **SMALL_CONSTANTS)
-    brute_force_value = brute_passive(gaps, rate * weights, horizon, **SMALL_CONSTANTS)
+    brute_force_value = search_passive_maximum(gaps, rate * weights, horizon, **SMALL_CONSTANTS)
     assert brute_force_value > 0
     assert value == pytest.approx(brute_force_value, rel=1e-12)
 
@@ -224,7 +228,7 @@ def test_the_passive_maximum_is_the_largest_over_a_million_stages(seed):
 def test_the_passive_maximum_is_the_largest_over_all_stages(gaps, rate, horizon, constants):
     weights = np.full(len(gaps), 1 / len(gaps))
     value = lower.passive_maximum(gaps, rate, None, horizon, **constants)
-    brute_force_value = brute_passive(gaps, rate * weights, horizon, **constants)
+    brute_force_value = search_passive_maximum(gaps, rate * weights, horizon, **constants)
     assert value == pytest.approx(brute_force_value, rel=1e-9, abs=1e-9)
 
 
@@ -267,7 +271,9 @@ def test_the_theorem_is_the_corrected_formula_up_to_one_stage():
         )
         for i in range(1, 5):
             gap, best_stage = FIVE_GAPS[i], 1 / (2 * rate / 5 * FIVE_GAPS[i] ** 2)
-            expected_pulls = max(0.0, (plain_h(FIVE_GAPS, i, best_stage, 2, 1) - 1) / (2 * gap))
+            expected_pulls = max(
+                0.0, (compute_h_plainly(FIVE_GAPS, i, best_stage, 2, 1) - 1) / (2 * gap)
+            )
             assert (
                 expected_pulls - gap * rate / 5 - 1e-12
                 <= theorem.terms[i]
@@ -349,7 +355,7 @@ def test_the_sharp_bound_is_the_root_of_its_equation(reward_law, seed):
     sd = 1.0 if reward_law == "bernoulli" else float(rng.uniform(0.5, 2))
     d = make_fixed_point(np.array(gaps), reward_law, sd, best_mean, 2.0, 1.0)
     root = _find_root(d, np.full(2, t), np.full(2, x), np.full(2, rate * t), 60)[0]
-    Q = regret_allowed(raise_arm(gaps, 1, x), t, 2.0, 1.0) / (t * x)
+    Q = compute_allowed_regret(raise_arm(gaps, 1, x), t, 2.0, 1.0) / (t * x)
     gaussian = (x + gap) ** 2 / (2 * sd**2)
     information = kl(best_mean - gap, best_mean + x) if reward_law == "bernoulli" else gaussian
     assert Q < 1
@@ -462,15 +468,15 @@ def test_free_looks_go_to_the_worst_arms():
     assert solution.value.tolist() == [35, 13, 2.5, 0]
 
 
-def brute_values(gaps, rate, horizon, **constants):
+def compute_program_values(gaps, rate, horizon, **constants):
     """Return V(t), the value of the linear program, at every stage from 3 to the horizon."""
     t = np.arange(3.0, horizon + 1)
     required_counts = lower.required_observations(gaps, t, **constants)
     return np.asarray(lower.linear_program(gaps, required_counts, rate * t).value)
 
 
-def brute_active(gaps, rate, horizon, **constants):
-    return float(brute_values(gaps, rate, horizon, **constants).max(initial=0.0))
+def search_active_maximum(gaps, rate, horizon, **constants):
+    return float(compute_program_values(gaps, rate, horizon, **constants).max(initial=0.0))
 
 
 @pytest.mark.slow
@@ -479,7 +485,7 @@ def test_the_active_maximum_is_the_largest_over_a_million_stages(seed):
     rng = np.random.default_rng(seed)
     gaps, rate = random_gaps(rng, 5), 10 ** rng.uniform(-6, -3.5)
     value = lower.active_maximum(gaps, rate, 10**6, **SMALL_CONSTANTS)
-    brute_force_value = brute_active(gaps, rate, 10**6, **SMALL_CONSTANTS)
+    brute_force_value = search_active_maximum(gaps, rate, 10**6, **SMALL_CONSTANTS)
     assert brute_force_value > 0
     assert value == pytest.approx(brute_force_value, rel=1e-12)
 
@@ -488,17 +494,17 @@ def test_the_active_maximum_is_the_largest_over_a_million_stages(seed):
 @settings(max_examples=100, deadline=None)
 def test_the_active_maximum_is_the_largest_over_all_stages(gaps, rate, horizon, constants):
     value = lower.active_maximum(gaps, rate, horizon, **constants)
-    assert value == pytest.approx(brute_active(gaps, rate, horizon, **constants), rel=1e-9)
+    assert value == pytest.approx(search_active_maximum(gaps, rate, horizon, **constants), rel=1e-9)
 
 
-def test_either_of_two_humps_may_be_the_higher():
+def test_the_larger_of_two_local_maxima_is_found():
     """The bound is the larger of two local maxima of V(t), the value of the linear program.
 
     It peaks at stage 281, due to the large gap, and rises again later, due to the small gap.
     """
     gaps, rate = [0.0, 0.005, 1.0], 0.003
     options = {"C": 0.05, "C_0": 0.05, "variant": "sharp"}
-    values = brute_values(gaps, rate, 70_000, **options)
+    values = compute_program_values(gaps, rate, 70_000, **options)
     assert int(np.argmax(values[:60_000])) + 3 == 281
     for horizon in (60_000, 70_000):
         maximum = lower.active_maximum(gaps, rate, horizon, **options, details=True)
@@ -808,7 +814,7 @@ def test_ties_do_not_change_other_arms():
     assert constraint_with_two_best.tolist() == [
         0,
         0,
-        pytest.approx(plain_h([0, 0, 0.5], 2, 10**6, *UCB1_CONSTANTS)),
+        pytest.approx(compute_h_plainly([0, 0, 0.5], 2, 10**6, *UCB1_CONSTANTS)),
     ]
 
 
@@ -934,7 +940,7 @@ def test_d1_the_literal_constraint_explodes_at_small_stages():
 
 def test_d2_a_small_regret_does_not_mean_few_bad_pulls():
     gaps, T = [0.0, 0.1], 1000
-    allowed_regret = regret_allowed(gaps, T, *UCB1_CONSTANTS)
+    allowed_regret = compute_allowed_regret(gaps, T, *UCB1_CONSTANTS)
     assert gaps[1] * T <= allowed_regret  # Definition 1 allows a policy that always pulls the bad arm
     printed_share, correct_share = 1 - allowed_regret / T, 1 - allowed_regret / (T * gaps[1])
     share_of_best_arm = 0.0
@@ -947,7 +953,7 @@ def test_d3_the_raised_problem_has_larger_gaps():
     assert problem == pytest.approx([0.1, 0.0, 1.1])
     assert sum(problem) > sum(gaps)
     t = 10.0**4
-    P, Q = plain_pq(gaps, i, t, gaps[i], *UCB1_CONSTANTS, 0.1)
+    P, Q = compute_pq(gaps, i, t, gaps[i], *UCB1_CONSTANTS, 0.1)
     assert lower.observation_constraint(gaps, t)[i] == pytest.approx(
         max(0, P * math.log(1 / Q) - math.log(2))
     )
@@ -957,7 +963,7 @@ def test_d4_the_sum_over_arms_leaves_out_the_best():
     assert complexity.c_delta(FOUR_GAPS) == pytest.approx(1 / 0.2 + 1 / 1.5 + 1 / 1.8)
 
 
-def test_d6_a_copy_of_the_reward_tells_nothing_new():
+def test_d6_a_copy_of_the_reward_adds_no_information():
     a, b = 0.3, 0.7
     divergence_of_fresh = sum(
         (a if x else 1 - a)
@@ -1049,7 +1055,7 @@ def test_d10_with_its_condition_the_printed_stage_is_reached():
     assert n_stage_missed > 5
 
 
-def test_d11_the_printed_program_pays_back():
+def test_d11_the_printed_program_has_a_negative_value():
     """D11: the printed formula is negative if there are many looks; the correct bound is 0."""
     for T in (10**6, 10**8):
         assert lower.active_fixed_stage(FOUR_GAPS, 0.1, T, form="printed") < 0
@@ -1125,14 +1131,14 @@ def test_d40_the_lowest_lower_bound_is_a_leading_term():
     assert leading_term >= simplest_formula > 0
 
 
-def test_d43_a_real_stage_proves_more_than_any_whole_one():
+def test_d43_a_fractional_stage_gives_a_larger_bound_than_whole_stages():
     gaps, rate, constants = [0.0, 5.38], 0.004, {"C": 2.0, "C_0": 0.5}
     best_stage = 1 / (2 * rate * gaps[1] ** 2)
     assert best_stage == pytest.approx(4.3186, abs=1e-4)
     bound_at_real_stage = (lower.observation_constraint(gaps, best_stage, **constants)[1] - 1) / (
         2 * gaps[1]
     )
-    bound_at_whole_stages = brute_passive(gaps, [0, rate], 10**5, **constants)
+    bound_at_whole_stages = search_passive_maximum(gaps, [0, rate], 10**5, **constants)
     assert 0 < bound_at_whole_stages < 0.3 * bound_at_real_stage
     assert lower.passive_maximum(gaps, rate, [0, 1], 10**5, **constants) == pytest.approx(
         bound_at_whole_stages
@@ -1141,7 +1147,7 @@ def test_d43_a_real_stage_proves_more_than_any_whole_one():
     assert bound_at_real_stage - gaps[1] * rate <= bound_at_whole_stages
 
 
-def test_d44_an_arm_cannot_be_pulled_less_than_never():
+def test_d44_the_printed_bound_on_an_arm_can_be_negative():
     gaps, rate = [0.0, 0.01, 5.0], 1e-4
     printed_bound = lower.passive_theorem(
         gaps, rate, None, 10**9, form="printed", details=True, **SMALL_CONSTANTS

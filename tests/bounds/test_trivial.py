@@ -69,7 +69,7 @@ def test_terms_are_limited_by_the_pulls_of_an_arm(bound):
     st.lists(st.integers(1, 2**53), min_size=1, max_size=3),
 )
 @settings(max_examples=25, deadline=None, derandomize=True)
-def test_no_bound_is_above_it(bound, gaps, horizons):
+def test_no_upper_bound_exceeds_the_trivial_bound(bound, gaps, horizons):
     """No upper bound exceeds `upper.trivial`, the largest possible regret."""
     gaps, horizons = [0.0, *gaps], [min(T, 10**6) for T in horizons]
     bound_values = bound(gaps, horizons)

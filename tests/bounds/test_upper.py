@@ -216,7 +216,7 @@ def test_the_paper_s_case_distinction_fails_for_early_stages():
         assert repaired_g.max() <= upper.ucb_rate([0.0, gap], q, [0, 1], form="printed") / gap
 
 
-def test_a_count_of_nothing_is_not_negative():
+def test_the_printed_count_of_pulls_is_wrong_for_negative_g():
     """D21: the printed inequality Σ_t I{N_i(t) ≤ g(t)} ≤ sup g is false for g < 0.
 
     The printed bound also leaves out the first pull of the arm.
@@ -628,7 +628,7 @@ def test_an_adversary_within_the_radii_keeps_an_arm_twice_as_long_as_printed():
     assert eliminated[1] == corrected_bound.last[1] > 1.7 * printed_rounds.last[1]
 
 
-def test_a_friend_within_the_radii_drops_an_arm_sooner_than_printed():
+def test_favourable_averages_within_the_radii_eliminate_an_arm_sooner_than_printed():
     """D13: with α = 4 and c = 1, ETC may eliminate an arm before the printed first round.
 
     The averages are the most favourable averages that the concentration event allows.
@@ -645,7 +645,7 @@ def test_a_friend_within_the_radii_drops_an_arm_sooner_than_printed():
 
 
 @pytest.mark.slow
-def test_etc_drops_arms_when_it_should_on_simulated_averages():
+def test_etc_eliminates_arms_within_the_proved_rounds_on_simulated_averages():
     """Check each run in which the concentration event holds, and the probability of the event.
 
     By the bound, the event fails with probability at most 2.9 %; in simulations it fails in about
@@ -746,7 +746,7 @@ def test_etc_ocucb_sums_the_epochs(gaps, rate, horizon, rho):
     st.sampled_from([0.5, 0.75, 1.0]),
     st.floats(0.01, 100),
 )
-def test_the_explicit_bound_of_etc_ocucb_covers_the_exact_one(gaps, rate, horizon, rho, c_eta):
+def test_the_explicit_bound_of_etc_ocucb_exceeds_the_exact_bound(gaps, rate, horizon, rho, c_eta):
     gaps = [*gaps, 0.0]
     exact_bound = upper.etc_ocucb(gaps, rate, horizon, c_eta=c_eta, rho=rho, form="exact")
     explicit_bound = upper.etc_ocucb(gaps, rate, horizon, c_eta=c_eta, rho=rho)
@@ -754,7 +754,7 @@ def test_the_explicit_bound_of_etc_ocucb_covers_the_exact_one(gaps, rate, horizo
     assert (explicit_bound == math.inf) == (rate == 0 and horizon is None)
 
 
-def test_the_explicit_bound_of_etc_ocucb_is_the_corrected_one():
+def test_the_explicit_bound_of_etc_ocucb_is_the_corrected_formula():
     gaps, rate, rho = np.array([0.0, 0.1, 0.5, 0.9]), 0.1, 0.5
     epochs = complexity.last_epoch(gaps, rate)[1:]
     expected_bound = 38.563239 * 4 + 1.442695
@@ -780,7 +780,7 @@ def log_sum(hardness, reduced_hardness, m_i):
     )
 
 
-def test_four_does_not_cover_the_sum_over_epochs_and_five_does():
+def test_the_factor_four_is_too_small_for_the_sum_over_epochs_and_five_is_enough():
     """D25: `log_sum` is at most 5 log max{d_{m_i−1}/H', H/√H'}; the factor 4 is too small.
 
     For H = H' = 16^(2/3) and m_i = 3, the sum is 4.62, and 4 times the logarithm is 3.70. The
@@ -880,7 +880,7 @@ def test_smaller_variance_helps_etc_ocucb():
 # Paid looks
 
 
-def test_paid_looks_telescope_unless_some_are_too_few():
+def test_the_rate_of_paid_looks_cancels_unless_looks_are_too_few():
     """D35: ε cancels, and the total is Σ log(TΔ²)/Δ, if εTΔ² ≥ 1 for all arms.
 
     If εTΔ² < 1 for some arm, the total is larger than the printed formula, in which ε always cancels.

@@ -333,8 +333,8 @@ def test_plan_for_counts_averages_over_draws():
         ({"clicks": [1, 2], "views": [3, 3, 3]}, "views must be a list of 2 numbers"),
         ({"clicks": [1.5, 2], "views": [3, 3]}, "clicks must be a list of whole numbers"),
         ({"clicks": [0, 0], "views": [3, 0]}, "views must be a list of whole numbers"),
-        ({"clicks": [0, 0], "views": [30, 30]}, "no clicks yet, no plan"),
-        ({"clicks": [3, 3], "views": [3, 3]}, "every view is a click"),
+        ({"clicks": [0, 0], "views": [30, 30]}, "a plan needs at least one click;"),
+        ({"clicks": [3, 3], "views": [3, 3]}, "at least one view without a click"),
     ],
 )
 def test_bad_input_is_rejected(arguments, message):

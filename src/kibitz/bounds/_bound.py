@@ -22,7 +22,7 @@ from kibitz._validation import flag, invalid
 from kibitz.bounds._checks import FloatArray, Rate, Schedule, check_array, check_weights
 from kibitz.bounds._graph import read_shows
 from kibitz.model.feedback import Every, Feedback, check_feedback
-from kibitz.model.problem import Problem, check_problem
+from kibitz.model.problem import Problem, check_stationary
 
 P = ParamSpec("P")
 R = TypeVar("R", covariant=True)
@@ -216,7 +216,7 @@ def _read_problem(problem: Problem, parameter_names: set[str]) -> tuple[dict[str
     deviations. Functions with a parameter `best_mean` are for Gaussian and for Bernoulli rewards.
     """
     arguments: dict[str, Any] = {}
-    unit = check_problem(problem).scale
+    unit = check_stationary(problem).scale
     if "best_mean" in parameter_names and problem.kind == "bernoulli":
         arguments, unit = {"rewards": "bernoulli", "best_mean": float(problem.means.max())}, 1.0
     elif parameter_names & {"C", "best_mean"} and (

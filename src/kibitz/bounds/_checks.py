@@ -41,9 +41,9 @@ def check_array(
 
 
 def check_gaps(gaps: ArrayLike) -> FloatArray:
-    """Return the gaps as an array; raise ValueError if they are invalid.
+    """Return the gaps as an array; raise ValueError if they are invalid or beyond 1e-50 to 1e50.
 
-    Each gap must be 0 or from 1e-50 to 1e50, and at least one gap must be 0.
+    At least one gap must be 0.
     """
     values = check_any_gaps(gaps)
     if not ((values == 0) | (values >= MIN_VALUE) & (values <= MAX_VALUE)).all():
@@ -52,10 +52,7 @@ def check_gaps(gaps: ArrayLike) -> FloatArray:
 
 
 def check_any_gaps(gaps: ArrayLike) -> FloatArray:
-    """Return the gaps as an array; raise ValueError if they are invalid.
-
-    Each gap must be finite and non-negative, and at least one gap must be 0.
-    """
+    """Return the gaps as an array; raise ValueError unless they are ≥ 0, finite and one gap is 0."""
     condition = "a list of finite numbers ≥ 0"
     values = check_array("gaps", gaps, condition, lambda x: (x >= 0) & np.isfinite(x), min_size=0)
     if values.ndim != 1:

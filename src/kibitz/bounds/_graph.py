@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from kibitz._validation import invalid
 from kibitz.bounds._checks import MIN_VALUE, FloatArray
-from kibitz.model.feedback import Feedback
+from kibitz.model.feedback import Feedback, copy_sparse
 
 if TYPE_CHECKING:  # importing scipy.sparse takes a while; only the bounds with a graph need it
     from scipy.sparse import csr_array
@@ -34,9 +34,12 @@ def check_shows(shows: Any, n_arms: int | None = None) -> "csr_array":
         f"a matrix of probabilities for {'2 or more' if n_arms is None else n_arms} arms, "
         "each 0 or from 1e-50 to 1"
     )
+    sparse_copy = copy_sparse(shows) if issparse(shows) else None
     try:
-        matrix = shows if issparse(shows) else np.asarray(shows)
-        if isinstance(shows, np.ma.MaskedArray) or matrix.dtype.kind not in "biuf":
+        matrix = np.asarray(shows) if sparse_copy is None else sparse_copy
+        is_square = matrix.ndim == 2 and matrix.shape[0] == matrix.shape[1]
+        is_masked = isinstance(shows, np.ma.MaskedArray)
+        if not is_square or is_masked or matrix.dtype.kind not in "biuf":
             raise TypeError
         matrix = csr_array(matrix, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):
@@ -59,6 +62,8 @@ def read_shows(feedback: Feedback, n_arms: int) -> "csr_array":
     if feedback.shows is None:
         return csr_array(eye_array(n_arms))
     shows = feedback.shows
+    if shows.function is not None:
+        raise invalid("feedback", "a graph that does not vary with the stage", feedback)
     if shows.n_arms != n_arms:
         raise invalid("feedback", f"a graph with {n_arms} arms, one per arm of the problem", feedback)
     return csr_array((shows.probabilities, shows.arms, shows.offsets), (n_arms, n_arms))

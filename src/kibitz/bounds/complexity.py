@@ -37,6 +37,7 @@ from kibitz.bounds._checks import (
     check_weights,
 )
 from kibitz.bounds._graph import check_shows, count_showing, solve_cover
+from kibitz.bounds.concentration import scan_delay
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -45,7 +46,7 @@ __all__ = [
     "GraphComplexity", "c_delta", "effective_arms", "epoch_length", "epoch_log_length",
     "etc_constant", "etc_log_horizon", "etc_observations", "etc_rounds", "final_epoch",
     "first_eliminated", "gaps", "graph", "hardness", "last_epoch", "optimal_weights", "rank",
-    "rate_star", "rate_star_active", "rate_star_arms", "weights_cost",
+    "rate_star", "rate_star_active", "rate_star_arms", "rise_delay", "weights_cost",
 ]  # fmt: skip
 
 
@@ -55,6 +56,8 @@ def __dir__() -> list[str]:
 
 # for m ≥ 11, 2^m − m exceeds the log2 of every finite float
 _EPOCH_STEPS = np.array([2.0**m - m for m in range(13)])
+# looks of `lookout` at arms that have not risen: 8 (K - 2)^(3/4) / d², fitted to simulations
+WATCH_LOOKS, WATCH_POWER = 8.0, 0.75
 MAX_EPOCH = 63  # the logarithm of the length of epoch 63 is about 10¹⁸
 
 
@@ -118,6 +121,56 @@ def weights_cost(gaps: ArrayLike, weights: Weights = None) -> float:
         return math.inf
     log_ratios = np.log(best_weights[is_suboptimal]) - np.log(weights[is_suboptimal])
     return float((invert(gaps)[is_suboptimal] * log_ratios).sum())
+
+
+@document_parameters
+def rise_delay(
+    n_arms: int,
+    rate: ArrayLike,
+    *,
+    n_before: float,
+    change: float,
+    threshold: float,
+    looks: str = "watch",
+) -> float | FloatArray:
+    r"""Return about how many stages pass until looks show that an arm that is not pulled has risen.
+
+    With :math:`D` the mean number of observations that the scan of an arm needs
+    (:func:`~kibitz.bounds.concentration.scan_delay`, leading form), the mean delay is about
+
+    - :math:`(K-1)D/\epsilon` if looks go to the K − 1 arms that are not pulled in turn,
+    - :math:`KD/\epsilon` if looks are random with uniform weights,
+    - :math:`(D+8(K-2)^{3/4}/d^2)/\epsilon` for the policy `lookout`, whose looks stay with an arm
+      while it is suspicious.
+
+    These are approximations, not bounds. The last one was fitted to simulations
+    (:func:`kibitz.plan_changes` states its accuracy). The delay is infinite without looks, and if the
+    scan does not detect the change.
+
+    Parameters
+    ----------
+    n_arms
+        The number of arms K, at least 2.
+    n_before
+        The number of observations of the arm before the change, from 0 to 1e50.
+    change
+        The size d of the change, in units of the scale of the rewards.
+    threshold
+        The threshold c of the scan, from 0 to 1e50.
+    looks
+        Where looks go: "watch", "turns" or "passive".
+    """
+    check_choice("looks", looks, "watch", "turns", "passive")
+    n_arms, rates = whole(n_arms, "n_arms", 2), check_rate(rate)
+    delay = scan_delay(n_before, change, threshold, form="leading")
+    n_looks = {
+        "watch": delay + WATCH_LOOKS * (n_arms - 2) ** WATCH_POWER / change**2,
+        "turns": delay * (n_arms - 1),
+        "passive": delay * n_arms,
+    }[looks]
+    delays = np.full(rates.shape, math.inf)
+    with np.errstate(over="ignore"):
+        return to_scalar(np.divide(n_looks, rates, out=delays, where=rates > 0))
 
 
 class GraphComplexity(NamedTuple):

@@ -1,4 +1,4 @@
-r"""Concentration inequalities behind the upper bounds: maxima of averages, binary tails, Lambert's W.
+r"""Concentration inequalities: maxima of averages, binary tails, detection of changes, Lambert's W.
 
 Throughout, `t` is a number of observations, Z̄_t is the average of the first t terms of a
 σ²-sub-Gaussian martingale difference sequence, and `sd` is σ. A vacuous bound on a probability is 1.
@@ -8,16 +8,20 @@ import math
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import gammaln, kl_div, lambertw
+from scipy.optimize import brentq
+from scipy.special import erfcx, gammaln, kl_div, lambertw
+from scipy.stats import norm
 
-from kibitz._validation import invalid, whole
+from kibitz._validation import flag, invalid, whole
 from kibitz.bounds._bound import document_parameters, to_scalar
 from kibitz.bounds._checks import (
     MAX_VALUE,
     FloatArray,
     check_array,
     check_choice,
+    check_horizon,
     check_nonnegative,
+    check_one,
     check_scale,
     check_shapes,
 )
@@ -25,7 +29,8 @@ from kibitz.bounds._checks import (
 __all__ = [
     "binary_tail", "binary_tail_variance", "block_radius", "chung_lu_tail", "lambert_bounds",
     "lambert_lower_branch_bounds", "log_ratio_inverse", "maximal", "maximal_radius", "phi",
-    "sample_ratio_evidence", "sample_ratio_p_value", "seen_floor", "stage_ratio_inverse",
+    "sample_ratio_evidence", "sample_ratio_p_value", "scan_delay", "scan_false_alarms",
+    "scan_threshold", "seen_floor", "stage_ratio_inverse",
 ]  # fmt: skip
 
 
@@ -35,6 +40,9 @@ def __dir__() -> list[str]:
 
 _RATIOS = 1.0 + np.geomspace(0.02, 10.0, 60)  # block ratios γ to try; the bound uses the best γ
 _N_BLOCKS = 128
+_MAX_SUMMED = 64  # the number of terms of `scan_false_alarms` that are added one by one
+_MAX_LEVEL = 50  # windows of `scan_delay` have at most 4·2⁵⁰ observations
+_MEAN_DELAY = 1.2  # the mean delay of an alarm in units of w*, measured for `scan_delay`
 
 
 @document_parameters
@@ -332,6 +340,182 @@ def sample_ratio_evidence(counts: ArrayLike, shares: ArrayLike | None = None) ->
     total = n.sum()
     log_mixture = gammaln(n.size) + gammaln(1 + n).sum() - gammaln(n.size + total)
     return float(log_mixture - (n * np.log(theta)).sum())
+
+
+@document_parameters
+def scan_false_alarms(
+    n: ArrayLike, threshold: ArrayLike, *, gaussian: bool = True
+) -> float | FloatArray:
+    r"""Return a bound on the probability that a block scan raises a false alarm.
+
+    The scan reads the observations of one arm, whose mean is constant. After n observations, it
+    compares the mean of the last w observations with the mean of the s = n − w observations before
+    them, for :math:`w=q2^j` with q = 3, 4 and every j such that :math:`2^j` divides n, and for
+    w = 1, 2. With D the difference of the two means, it raises an alarm if
+
+    .. math:: \frac{sw}{s+w}\,\frac{D^2}2 > c + \log\frac{s+w}w .
+
+    The bound on P(alarm within the first n observations) is the sum over all tests of the probability
+    that this test raises an alarm, :math:`\mathrm{erfc}\sqrt x` for Gaussian rewards and at most
+    :math:`2e^{-x}` for sub-Gaussian rewards, where x is the right-hand side. Each test is at fixed
+    places of the arm's own observations, so the bound holds for every policy. The bound does not
+    cover alarms after the first alarm of an arm. For several arms, add the bounds.
+
+    Parameters
+    ----------
+    n
+        The number n of observations of the arm, a whole number up to 2⁵³; a number or an array.
+    threshold
+        The threshold c, from 0 to 1e50; a number or an array.
+    gaussian
+        Whether rewards are Gaussian with variance 1. If false, the bound holds for all sub-Gaussian
+        rewards of scale 1.
+    """
+    n_observed, gaussian = check_horizon(n, "n"), flag(gaussian, "gaussian")
+    thresholds = check_array(
+        "threshold", threshold, "from 0 to 1e50", lambda x: (x >= 0) & (x <= MAX_VALUE)
+    )
+    shape = check_shapes(n=n_observed, threshold=thresholds)
+    pairs = zip(*(np.broadcast_to(x, shape).flat for x in (n_observed, thresholds)), strict=True)
+    sums = [_sum_tests(int(count), c, gaussian) * math.exp(-c) for count, c in pairs]
+    return to_scalar(np.minimum(np.reshape(sums, shape), 1.0))
+
+
+@document_parameters
+def scan_threshold(n: ArrayLike, delta: ArrayLike, *, gaussian: bool = True) -> float | FloatArray:
+    r"""Return the smallest threshold c with :func:`scan_false_alarms` at most δ.
+
+    For K arms, pass δ/K. The probability that any arm has a false alarm within its first n
+    observations is then at most δ.
+
+    Parameters
+    ----------
+    n
+        The number n of observations of the arm, a whole number up to 2⁵³; a number or an array.
+    gaussian
+        Whether rewards are Gaussian with variance 1. If false, the threshold is for all sub-Gaussian
+        rewards of scale 1.
+    """
+    n_observed, delta, gaussian = (
+        check_horizon(n, "n"),
+        _check_delta(delta),
+        flag(gaussian, "gaussian"),
+    )
+    shape = check_shapes(n=n_observed, delta=delta)
+    pairs = zip(*(np.broadcast_to(x, shape).flat for x in (n_observed, delta)), strict=True)
+    return to_scalar(np.reshape([_solve_threshold(int(n), d, gaussian) for n, d in pairs], shape))
+
+
+@document_parameters
+def scan_delay(
+    n_before: float, change: float, threshold: float, delta: float = 0.05, *, form: str = "proved"
+) -> float:
+    r"""Return how many observations of an arm a block scan needs to detect a change in its mean.
+
+    The arm was observed :math:`n_0` times before the change, and the scan is that of
+    :func:`scan_false_alarms`. The result is infinite if the scan does not detect the change.
+
+    Parameters
+    ----------
+    n_before
+        The number :math:`n_0` of observations before the change, from 0 to 1e50.
+    change
+        The size d of the change, in units of the scale of the rewards.
+    threshold
+        The threshold c, from 0 to 1e50.
+    delta
+        The probability δ that the scan needs more observations; only for the proved form.
+    form
+        ``"proved"`` is a number of observations within which the alarm comes with probability at
+        least 1 − δ, for Gaussian rewards, wherever the change is, if there was no false alarm before
+        the change. It is the smallest :math:`w+2^j-1` over the windows :math:`w=q2^j` of the scan
+        with
+
+        .. math:: d\,n_0\sqrt{\frac w{(n_0+x)(n_0+x+w)}} \ge
+                  \sqrt{2c+2\log\frac{n_0+x+w}w} + z_\delta, \qquad x=2^j-1 .
+
+        Here :math:`z_\delta` is the quantile of the normal distribution. Up to x observations after
+        the change count as observations before the window, because a window ends at a multiple of
+        :math:`2^j`. ``"leading"`` is an approximation of the mean, :math:`1.2\,w^*`, where
+        :math:`w^*\approx(2/d^2)(c+\log(n_0/w^*))` is the solution of
+
+        .. math:: \frac{n_0w}{n_0+w}\,\frac{d^2}2 = c+\log\frac{n_0+w}w .
+    """
+    check_choice("form", form, "proved", "leading")
+    n_before, change = check_nonnegative("n_before", n_before), check_scale("change", change)
+    threshold = check_nonnegative("threshold", threshold)
+    quantile = float(norm.isf(check_one("delta", _check_delta(delta))))
+    if n_before < 1:  # there is nothing to compare with
+        return math.inf
+    if form == "leading":
+        return max(1.0, _MEAN_DELAY * _solve_window(n_before, change, threshold))
+    steps = 2.0 ** np.arange(_MAX_LEVEL + 1)
+    windows = np.concatenate(([1.0, 2.0], 3 * steps, 4 * steps))
+    late = np.concatenate(([0.0, 0.0], steps - 1, steps - 1))
+    n_older = n_before + late  # observations before the window
+    signal = change * (n_before / n_older) * np.sqrt(windows / (1 + windows / n_older))
+    limits = np.sqrt(2 * (threshold + np.log1p(n_older / windows))) + quantile
+    return float(np.where(signal >= limits, windows + late, np.inf).min())
+
+
+def _sum_tests(n: int, threshold: float, gaussian: bool) -> float:
+    """Return e^c times the bound of :func:`scan_false_alarms`, where c is `threshold`.
+
+    The bound itself may underflow. The probability of an alarm in a test of the last q·2^j of k·2^j
+    observations depends on k and q only. It is convex in k, so an integral over k is an upper bound
+    on its sum over large k.
+    """
+    total = 0.0
+    for level in range(n.bit_length()):
+        last_k = n >> level
+        for q in (3, 4) if level else (1, 2, 3, 4):
+            last_summed = min(last_k, _MAX_SUMMED)
+            k = np.arange(q + 1, last_summed + 1)
+            x = threshold + np.log(k / q)
+            total += float((q / k * (erfcx(np.sqrt(x)) if gaussian else 2.0)).sum())
+            if last_k > last_summed:
+                ends = np.log(np.array([last_summed + 0.5, last_k + 0.5]) / q)
+                if gaussian:
+                    roots = np.sqrt(threshold + ends)
+                    # the difference of two square roots, without cancellation
+                    difference = (ends[1] - ends[0]) / roots.sum()
+                    integral = np.diff(erfcx(roots))[0] + 2 / math.sqrt(math.pi) * difference
+                else:
+                    integral = 2 * (ends[1] - ends[0])
+                total += q * float(integral)
+    return total
+
+
+def _solve_threshold(n: int, delta: float, gaussian: bool) -> float:
+    """Return the smallest c ≥ 0 at which the bound of :func:`scan_false_alarms` is at most δ."""
+
+    def excess(threshold: float) -> float:
+        return math.log(_sum_tests(n, threshold, gaussian)) - threshold - math.log(delta)
+
+    if n < 2 or excess(0.0) <= 0:
+        return 0.0
+    # e^c times the bound decreases in c, so the threshold is at most the excess at 0
+    highest = excess(0.0) + 1e-9
+    threshold = brentq(excess, 0.0, highest, xtol=1e-12)
+    return float(threshold + 1e-11)  # the bound at the result is at most δ despite rounding errors
+
+
+def _solve_window(n_before: float, change: float, threshold: float) -> float:
+    """Return w* of :func:`scan_delay`, infinite if there is no solution."""
+    information = n_before * change * (change / 2)
+    if not threshold < information:
+        return math.inf
+
+    def excess(log_ratio: float) -> float:
+        """Return left minus right side of the equation, where w = n_0·exp(log_ratio)."""
+        share = 1 / (1 + math.exp(-log_ratio))  # w/(n_0 + w)
+        return information * share - threshold + math.log(share)
+
+    low = math.log(1e-300)
+    high = 700.0
+    if excess(high) <= 0:
+        return math.inf
+    return float(n_before * math.exp(brentq(excess, low, high, xtol=1e-13)))
 
 
 @document_parameters

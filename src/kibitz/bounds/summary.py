@@ -1,4 +1,4 @@
-"""Compute all bounds for one setting (`summary`), and when lower bounds are positive (`onset`)."""
+"""All bounds for one setting (`summary`), and the settings with positive lower bounds (`onset`)."""
 
 import math
 from collections.abc import Callable

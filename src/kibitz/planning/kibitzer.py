@@ -153,7 +153,7 @@ def solve_count(
         x = 1 + B * stage / denominator
         log_x = np.log(x)
         goal = np.maximum(2 * (log_x - np.log1p(log_x)), 1e-300)
-        # fall = −d log ℓ / d log n, with ℓ'(x) = log x / (1 + log x) / x
+        # slope = −d log ℓ / d log n, with ℓ'(x) = log x / (1 + log x) / x
         slope = (
             2
             * log_x
@@ -170,11 +170,10 @@ def solve_count(
 def run_fluid(
     gaps: FloatArray, counts: FloatArray, looks: FloatArray, stages: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Return two estimates of the pulls of one arm of each group.
+    """Return, for one arm of each group, the pulls without noise and the pulls by mistake.
 
-    The first estimate is the number of pulls in the fluid (noise-free) approximation. The second
-    estimate is the number of pulls that occur because a worse arm happens to have the largest
-    average.
+    The first number is from the fluid (noise-free) approximation. The second is the number of pulls
+    that occur because a worse arm happens to have the largest average.
 
     Parameters
     ----------

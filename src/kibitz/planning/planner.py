@@ -218,9 +218,11 @@ def _make_click_problems(
         raise invalid("clicks", "at most the views of each arm", clicks)
     _check_n_arms(n_arms, counts.size, "clicks")
     if counts.sum() == 0:
-        raise ValueError("no clicks yet, no plan; collect some clicks, or use baseline and lift")
+        raise ValueError(
+            "a plan needs at least one click; collect some clicks, or use baseline and lift"
+        )
     if counts.sum() == n_views.sum():
-        raise ValueError("every view is a click, no plan; use baseline and lift")
+        raise ValueError("a plan needs at least one view without a click; use baseline and lift")
     rate_draws = draw_rates(n_views, counts, N_DRAWS, DRAWS_SEED)
     return np.clip(rate_draws, np.finfo(float).tiny, 1 - np.finfo(float).epsneg)
 

@@ -39,6 +39,7 @@ from kibitz.bounds.lower._active import (
     active_multi_period,
     linear_program,
 )
+from kibitz.bounds.lower._changes import hidden_rise
 from kibitz.bounds.lower._constraint import eta, observation_constraint, required_observations
 from kibitz.bounds.lower._graph import graph_fixed_stage, graph_multi_period, graph_worst_case
 from kibitz.bounds.lower._passive import (
@@ -53,9 +54,9 @@ from kibitz.bounds.lower._split import active_chain, active_theorem
 __all__ = [
     "active_alternative", "active_chain", "active_equal_gaps", "active_fixed_stage", "active_maximum",
     "active_multi_period", "active_theorem", "eta", "graph_fixed_stage", "graph_multi_period",
-    "graph_worst_case", "linear_program", "observation_constraint", "passive_fixed_stage",
-    "passive_maximum", "passive_sharp", "passive_theorem", "reference_curve", "required_observations",
-    "schedule",
+    "graph_worst_case", "hidden_rise", "linear_program", "observation_constraint",
+    "passive_fixed_stage", "passive_maximum", "passive_sharp", "passive_theorem", "reference_curve",
+    "required_observations", "schedule",
 ]  # fmt: skip
 
 

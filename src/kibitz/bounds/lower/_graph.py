@@ -220,17 +220,18 @@ def graph_worst_case(shows: Any, horizon: ArrayLike, *, gap: float = 1.0) -> flo
 
     Some arm neither shows itself nor is shown by all other arms if the graph is weakly observable. An
     algorithm must then pull bad arms to compare two good arms. If all arms that show one of the good
-    arms have the gap D, every algorithm has on some problem at least the regret
+    arms have the gap D, there is for every algorithm a problem on which its regret is at least
 
     .. math:: \max_{0<\delta\le D} \frac{D}{\kappa\delta^2}
               W\Big(\frac{\kappa\delta^3T}{8D}\Big)
               = 0.142\,(D/\kappa)^{1/3}\,T^{2/3} \quad (T\ge 4\sqrt e/(\kappa D^2)) .
 
-    Here W is Lambert's function, and δ is the difference between the two good arms. If neither good
-    arm shows one of them, κ is the largest :math:`(Q_{ju}+Q_{jv})/2` over the arms j, where u and v
-    are the good arms; otherwise κ is twice the largest :math:`Q_{jv}`. If no arm shows v, the bound
-    is TD/2. If the graph is strongly observable, the bound is 0. All bounds are for Gaussian rewards
-    of variance 1, without looks. This bound is not in the paper.
+    Here W is Lambert's function, and δ is the difference between the two good arms. Every arm v
+    that is neither shown by itself nor by all other arms gives :math:`\kappa = 2 \max_j Q_{jv}`.
+    Two such arms u and v of which neither shows the other give :math:`\kappa = \max_j
+    (Q_{ju}+Q_{jv})/2`. The bound uses the smallest of these κ. If no arm shows some arm, the bound
+    is TD/2. If the graph is strongly observable, the bound is 0. All bounds are for Gaussian
+    rewards of variance 1, without looks. This bound is not in the paper.
 
     Parameters
     ----------

@@ -191,7 +191,7 @@ def _sum_tail(start: FloatArray, power: float, max_seen: int, degree: int) -> Fl
 
 
 def bound_exploration(gaps: FloatArray, counts: FloatArray, shows: "csr_array") -> float:
-    """Return a bound on the cost of pulls that pull arm i only while it has fewer than counts[i].
+    """Return a bound on the cost of pulls, each of an arm i with fewer than counts[i] observations.
 
     The bound is Σ_k (Δ_(k) - Δ_(k-1)) W({i: Δ_i ≥ Δ_(k)}), where Δ_(k) are the distinct gaps. Arms
     with Q_ii < 1 are counted alone; for these arms, counts[i] is an expected number of pulls. W is

@@ -1,4 +1,4 @@
-"""Figures by name: each function draws a dataset into matplotlib axes and returns the axes.
+"""Figures by name: each function draws a result into matplotlib axes and returns the axes.
 
 The functions need the extra `figures`. `kibitz --plot`, the report of `kibitz reproduce` and these
 functions share one implementation.
@@ -9,9 +9,9 @@ from importlib.util import find_spec
 if find_spec("matplotlib") is None:
     raise ImportError("matplotlib is not installed; run: pip install 'kibitz[figures]'")
 
-from kibitz.plotting.charts import paired, profile, pulls, regret, sweep, trace
+from kibitz.plotting.charts import paired, plan, profile, pulls, regret, report, sweep, tail, trace
 
-__all__ = ["paired", "profile", "pulls", "regret", "sweep", "trace"]
+__all__ = ["paired", "plan", "profile", "pulls", "regret", "report", "sweep", "tail", "trace"]
 
 
 def __dir__() -> list[str]:

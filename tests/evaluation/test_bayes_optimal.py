@@ -71,7 +71,7 @@ def test_value_equals_brute_force(horizon, every):
         assert brute_force(horizon, every, "never") < exact_value
 
 
-def test_value_without_looks_is_the_published_one():
+def test_value_without_looks_is_the_published_value():
     """Compare with the published value for 60 pulls and uniform priors (P. Jacko, BinaryBandit)."""
     assert bayes_optimal(60).reward == pytest.approx(38.562343246635564, rel=1e-14)
 
@@ -136,7 +136,7 @@ def test_arms_are_interchangeable():
     assert decision.pull == 1 - mirrored_decision.pull
 
 
-def test_mean_of_larger():
+def test_the_mean_of_the_larger_of_two_rates_agrees_with_samples():
     assert _compute_mean_of_larger(np.array([[1, 1], [1, 1]])) == pytest.approx(2 / 3)
     rng = np.random.default_rng(0)
     samples = np.maximum(rng.beta(3, 5, 200_000), rng.beta(2, 2, 200_000))

@@ -30,12 +30,12 @@ def write(folder, rows):
 
 @pytest.fixture
 def small_file(tmp_path):
-    """Three tests of two or three arms; the third has too few clicks to be selected."""
+    """Return a file with three tests, of which the third has too few clicks to be selected."""
     rows = [(1, 0, 900, 40), (1, 1, 950, 60), (2, "a", 800, 30), (2, "b", 800, 50), (2, "c", 700, 20)]
     return write(tmp_path, [*rows, (3, 0, 100, 3), (3, 1, 100, 5), (4, 0, 100, 50)])
 
 
-def test_tests_are_read_and_single_arms_left_out(small_file):
+def test_tests_with_a_single_arm_are_left_out(small_file):
     tests = read_tests(small_file)
     assert [test.name for test in tests] == ["1", "2", "3"]
     assert tests[1].impressions.tolist() == [800, 800, 700]
@@ -116,7 +116,7 @@ def test_scores_agree_with_a_recomputation_from_single_simulations(small_file):
             assert score["share_low"] <= score["share"] <= score["share_high"]
 
 
-def test_entrants_contain_every_policy_and_the_scaled_ones():
+def test_entrants_contain_every_policy_and_the_scaled_policies():
     labels = list(click_entrants(0.013))
     assert "kibitzer:rewards=bernoulli" in labels
     assert "kibitzer:scale=0.11" in labels

@@ -230,6 +230,66 @@ def test_sweep_shows_means_and_puts_zero_on_a_logarithmic_axis():
     assert plot.sweep(make_sweep((1.0, 2.0, 3.0), "p")).get_xscale() == "linear"
 
 
+def test_bounds_of_a_sweep_are_functions_of_the_parameter():
+    data = make_sweep(rates=(0.01, 0.1, 1.0))
+    axes = plot.sweep(data, bounds={"f": lambda rates: 1 / rates, "n": 5, "a": [1, 0, 3]})
+    lines = get_lines(axes)
+    assert lines["f"].get_ydata() == pytest.approx([100, 10, 1])
+    assert lines["n"].get_ydata().tolist() == [5, 5, 5]
+    assert lines["a"].get_xdata().tolist() == [0.01, 1.0]  # a bound of 0 is not drawn
+    with pytest.raises(
+        ValueError, match=r"bounds\['b'\] must be a function of values, one number or 3"
+    ):
+        plot.sweep(data, bounds={"b": [1, 2]})
+    with pytest.raises(
+        ValueError, match="bounds need a numeric parameter, and weights is not a number"
+    ):
+        plot.sweep(make_sweep(rates=("uniform", "optimal"), name="weights"), bounds={"n": 5})
+
+
+def test_tail_is_the_share_of_runs_with_at_least_this_regret(data):
+    axes = plot.tail(data)
+    assert legend_of(axes) == ["ucb", "ftl"]
+    line = get_lines(axes)["ftl"]
+    for regret, percentage in zip(line.get_xdata(), line.get_ydata(), strict=True):
+        assert percentage == pytest.approx(100 * (REGRET[1, :, -1] >= regret).mean())
+    assert (axes.get_xscale(), axes.get_yscale()) == ("log", "log")
+    assert axes.get_ylabel() == "runs with a regret of at least x, % of 30"
+    with pytest.raises(ValueError, match="simulate with keep='runs'"):
+        plot.tail(data.rename(run="statistic"))
+
+
+def test_plan_shows_regret_and_its_sum_with_the_cost():
+    plan = kibitz.plan(100_000, baseline=0.05, lift=0.01, n_arms=5, cost=0.005)
+    axes = plot.plan(plan)
+    lines = get_lines(axes)
+    rates, regret = np.array(plan.rates[1:]), np.array(plan.curves["kibitzer"]["mean"][1:])
+    assert lines["kibitzer"].get_xdata() == pytest.approx(rates)
+    assert lines["kibitzer"].get_ydata() == pytest.approx(regret)
+    total = lines["kibitzer, plus the cost of looks"].get_ydata()
+    assert total == pytest.approx(regret + 0.005 * 100_000 * rates)
+    assert set(lines["kibitzer, no looks"].get_ydata()) == {plan.regret_without_looks}
+    assert total.min() == pytest.approx(plan.regret_without_looks - plan.net, rel=0.02)
+    assert [text.get_text() for text in axes.texts] == [f"{plan.n_looks:,.0f} looks"]
+    free = get_lines(plot.plan(kibitz.plan(100_000, baseline=0.05, lift=0.01, n_arms=5)))
+    assert set(free) >= {"kibitzer", "kibitzer, no looks"}
+    assert "kibitzer, plus the cost of looks" not in free
+
+
+def test_report_shows_means_and_confidence_sequences(tmp_path):
+    with kibitz.agent(tmp_path / "store.db", "a", arms=["x", "y", "z"], rewards="bernoulli") as agent:
+        for arm, reward in (("x", 1), ("x", 0), ("y", 0)):
+            agent.observe(arm, reward)
+        report = agent.report(delta=0.1)
+    axes = plot.report(report)
+    (container,) = axes.containers
+    assert container.lines[0].get_xdata().tolist() == [0.5, 0.0]  # z has no reward
+    ends = np.array(container.lines[2][0].get_segments())[:, :, 0]
+    assert ends == pytest.approx(np.stack([report["low"], report["high"]], axis=1)[:2])
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["x", "y", "z"]
+    assert axes.get_xlabel() == "mean reward, with 90 % confidence sequences"
+
+
 def test_sweep_draws_words_as_categories_and_other_parameters_as_curves():
     swept = make_sweep(weights=["uniform", "optimal"])
     assert legend_of(plot.sweep(swept))[:2] == ["ucb, weights = uniform", "ucb, weights = optimal"]
@@ -274,6 +334,8 @@ def test_paired_shows_the_intervals_of_compare(data):
     assert [text.get_text() for text in axes.texts] == [f"p = {float(row['p_mean_holm']):.2g}"]
     assert [label.get_text() for label in axes.get_yticklabels()] == ["ucb"]
     assert "over 30 runs" in axes.get_xlabel()
+    axes = plot.paired(data.isel(run=[0, 1, 2]), baseline="ftl")
+    assert "3 runs are too few for an interval" in axes.get_xlabel()
     with pytest.raises(ValueError, match="at least two policies"):
         plot.paired(data.isel(policy=[0]))
 
@@ -313,7 +375,7 @@ def test_trace_shows_a_quantity_of_every_arm():
 
 
 @pytest.mark.parametrize("name", plot.__all__)
-def test_something_else_is_rejected(name):
+def test_data_that_are_no_result_are_rejected(name):
     with pytest.raises(ValueError, match="data must be a result of"):
         getattr(plot, name)(xarray.Dataset({"x": 1}))
     with pytest.raises(ValueError, match="data must be a result of"):

@@ -28,11 +28,13 @@ from kibitz.model.click_rates import pooled_variance, rate_posterior
 from kibitz.model.feedback import active
 from kibitz.model.problem import Problem, bernoulli
 from kibitz.policies import POLICIES
+from kibitz.policies.imed import imed
 from kibitz.policies.kibitzer import kibitzer
 from kibitz.policies.kl_ucb import kl_ucb
 from kibitz.policies.moss import moss_anytime
 from kibitz.policies.policy import Policy
 from kibitz.policies.thompson import thompson
+from kibitz.policies.top_two_thompson import top_two_thompson
 from kibitz.simulation.schedule import Policies, label_policies
 from kibitz.simulation.sweep import sweep
 
@@ -158,6 +160,7 @@ def click_entrants(rate: float) -> dict[str, Policy]:
     return label_policies(
         [
             kibitzer(rewards="bernoulli"), thompson("bernoulli"), kl_ucb("bernoulli"),
+            imed("bernoulli"), top_two_thompson("bernoulli"),
             kibitzer(scale=scale), moss_anytime(2.0, scale=scale), moss_anytime(2.0),
             *default_policies,
         ]

@@ -38,6 +38,7 @@ from kibitz.policies.moss import moss_anytime
 from kibitz.policies.policy import Policy
 from kibitz.simulation.jobs import Job
 from kibitz.simulation.kernels import time_job
+from kibitz.simulation.results.dataset import FINAL_REGRET_NAME, variable_attributes
 from kibitz.simulation.schedule import Policies, label_policies
 from kibitz.simulation.sweep import sweep
 
@@ -63,9 +64,12 @@ FACTORS = tuple(
     float(f"{x:.4g}") for x in np.geomspace(1, 100, 81)
 )  #: The factors τ of the profiles.
 REFERENCE = "kibitzer"  # the other policies are compared with this policy, if it takes part
-# With one observer, UCB is the same as UCB1-Double; scout is for graphs, which the league lacks. The
-# published tables do not contain the others.
-EXCLUDED = {"ucb", "scout", "epsilon_greedy", "imed", "bayes_ucb", "top_two_thompson"}
+# With one observer, UCB is the same as UCB1-Double. scout is for graphs, and the policies of the last
+# line are for means that change; the problems of this league have neither.
+EXCLUDED = {
+    "ucb", "scout",
+    "lookout", "sw_ucb", "d_ucb", "glr_ucb",
+}  # fmt: skip
 
 
 def entrants() -> dict[str, Policy]:
@@ -211,7 +215,17 @@ def collect(data: "Mapping[str, xarray.Dataset]") -> "xarray.Dataset":
             "smallest_gap": ("setting", results.gaps),
         },
     )
-    ranking["final_regret"].attrs["long_name"] = "cumulative regret at the horizon"
+    ranking["final_regret"].attrs = variable_attributes("final_regret", FINAL_REGRET_NAME)
+    coordinate_names = {
+        "policy": "label of the policy",
+        "problem": "number of the problem",
+        "looks": "who chooses the arms of looks",
+        "n_arms": "number of arms",
+    }
+    for name, long_name in coordinate_names.items():
+        ranking[name].attrs["long_name"] = long_name
+    ranking["rate"].attrs = {"long_name": "rate of looks", "units": "looks per stage"}
+    ranking["smallest_gap"].attrs = {"long_name": "smallest positive gap", "units": "reward"}
     return ranking.isel(policy=np.argsort(ranking["ratio"].to_numpy(), kind="stable"))
 
 
@@ -279,7 +293,7 @@ class Games(NamedTuple):
     gaps: FloatArray  # setting: the smallest gap
     n_arms: list[int]  # setting
     rates: FloatArray  # setting
-    looks: list[str]  # setting: "active", or the kind of the unfair weights
+    looks: list[str]  # setting: "active", the kind of the unfair weights, or the graph
     regret: FloatArray  # policy, setting, run
     means: FloatArray  # policy, setting: the mean regret, at least the smallest gap
 
@@ -294,16 +308,20 @@ class Games(NamedTuple):
         return self.policies.index(REFERENCE) if REFERENCE in self.policies else 0
 
     def by_looks(self) -> "dict[str, Games]":
-        """Return the settings with active looks at each rate, and those with unfair looks.
+        """Return the settings with active looks at each rate, with unfair looks, and on each graph.
 
-        The keys are the rates as text, and "unfair".
+        The keys are the rates as text, "unfair", and the names of the graphs.
         """
-        is_active = np.array([looks == ACTIVE for looks in self.looks])
+        looks = np.array(self.looks)
+        is_active, is_unfair = looks == ACTIVE, np.isin(looks, UNFAIR)
         groups = {
             f"{rate:g}": self._select(is_active & (self.rates == rate))
             for rate in sorted(set(self.rates[is_active].tolist()))
         }
-        return groups if is_active.all() else {**groups, "unfair": self._select(~is_active)}
+        if is_unfair.any():
+            groups["unfair"] = self._select(is_unfair)
+        names = dict.fromkeys(looks[~is_active & ~is_unfair].tolist())
+        return {**groups, **{name: self._select(looks == name) for name in names}}
 
     def _select(self, is_selected: NDArray[np.bool_]) -> "Games":
         """Return only the settings that are selected."""
@@ -369,9 +387,9 @@ def standard_error(sample: FloatArray) -> float:
 def standings(data: "Mapping[str, xarray.Dataset]") -> dict[str, Any]:
     """Return the standings of a league as plain data, with the best policy first.
 
-    - `setting`: `horizon`, `runs`, `seed`, `rates` (of active looks), `settings` (their number),
-      `problems` (the means of each problem, by name) and `unfair` (the kind of the unfair weights of
-      each problem, by name).
+    - `setting`: `horizon` and `min_horizon` (the largest and the smallest), `runs`, `seed`, `rates`
+      (of active looks), `settings` (their number), `problems` (the means of each problem, by name)
+      and `unfair` (the kind of the unfair weights of each problem, by name).
     - `factors`: the factors τ of the performance profiles.
     - `reference`: the policy with which all other policies are compared: kibitzer, or the first
       policy if kibitzer does not take part.
@@ -379,9 +397,9 @@ def standings(data: "Mapping[str, xarray.Dataset]") -> dict[str, Any]:
       policy of each setting) and its standard error `sem`; `worst` (the largest ratio) and `where`
       (the setting with this ratio); `q99` (the 99 % quantile, over all runs of all settings, of the
       regret divided by the mean regret of the best policy); `best` (the number of settings in which
-      the policy is the best); `by_looks` (the geometric mean with active looks at each rate, and with
-      unfair looks); and `profile` (for each of the `factors`, the share of settings with a ratio of
-      at most this factor).
+      the policy is the best); `by_looks` (the geometric mean with active looks at each rate, with
+      unfair looks, and on each graph); and `profile` (for each of the `factors`, the share of
+      settings with a ratio of at most this factor).
     - `paired`: for each policy except the reference, `ratio` and `sem` (the geometric mean of its
       regret relative to the reference, and the standard error); `difference` and `difference_sem`
       (the mean difference in regret over all settings, and its standard error); and `better` and
@@ -399,10 +417,17 @@ def standings(data: "Mapping[str, xarray.Dataset]") -> dict[str, Any]:
     ]
     return {
         "setting": {
-            "horizon": fingerprints[0]["horizon"],
+            "horizon": max(fingerprint["horizon"] for fingerprint in fingerprints),
+            "min_horizon": min(fingerprint["horizon"] for fingerprint in fingerprints),
             "runs": results.regret.shape[-1],
             "seed": fingerprints[0]["seed"],
-            "rates": [float(rate) for rate in results.by_looks() if rate != "unfair"],
+            "rates": sorted(
+                {
+                    float(rate)
+                    for rate, looks in zip(results.rates, results.looks, strict=True)
+                    if looks == ACTIVE
+                }
+            ),
             "settings": len(results.looks),
             "problems": {
                 name: fingerprint["problem"]["means"]
@@ -411,7 +436,7 @@ def standings(data: "Mapping[str, xarray.Dataset]") -> dict[str, Any]:
             "unfair": {
                 name: looks
                 for name, looks in zip(results.problems, results.looks, strict=True)
-                if looks != ACTIVE
+                if looks in UNFAIR
             },
         },
         "factors": list(FACTORS),
@@ -512,15 +537,19 @@ class Cost(NamedTuple):
 
 
 def stage_costs(
-    policies: Policies | None = None, stages: int = 10_000, runs: int = 20
+    policies: Policies | None = None,
+    stages: int = 10_000,
+    runs: int = 20,
+    feedback: Feedback | None = None,
 ) -> dict[str, Cost]:
     """Return the processor time of one stage for each policy, as the best of three measurements.
 
-    The runs have five arms and looks at one stage in ten. They use one core and proceed stage by
-    stage. The time includes drawing the rewards. If the engine chooses the generic kernel for a
-    policy, no specialised kernel is compiled for the measurement.
+    The runs have five arms and, unless `feedback` is given, looks at one stage in ten. They use one
+    core and proceed stage by stage. The time includes drawing the rewards. If the engine chooses the
+    generic kernel for a policy, no specialised kernel is compiled for the measurement.
     """
-    five_arms, looks = gaussian([2.0, 1.8, 1.5, 1.0, 0.5]), active(0.1)
+    five_arms = gaussian([2.0, 1.8, 1.5, 1.0, 0.5])
+    looks = active(0.1) if feedback is None else feedback
     costs = {}
     for label, policy in (entrants() if policies is None else label_policies(policies)).items():
         job = Job(label, policy, five_arms, looks, stages, np.array([stages]), 1, 0, runs)

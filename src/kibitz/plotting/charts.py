@@ -5,6 +5,7 @@ figure, in a style for publications. Axes that are passed keep their own style. 
 colour-blind readers, differ in dashes and markers too, and suit the background of the axes.
 """
 
+import json
 from collections.abc import Callable, Iterator, Mapping
 from itertools import product
 from typing import TYPE_CHECKING, Any
@@ -14,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from kibitz._validation import invalid, one_of
 from kibitz.evaluation.compare import compare, ratios_to_best, settings_of
-from kibitz.plotting.figures import choose_colour, draw_panel, open_axes, scale_axis
+from kibitz.plotting.figures import choose_colour, draw_panel, make_plan_panel, open_axes, scale_axis
 from kibitz.plotting.picture import Curve, Panel, profile_curve, typeset
 from kibitz.simulation.results.summary import mean_and_error
 
@@ -22,12 +23,15 @@ if TYPE_CHECKING:
     import xarray
     from matplotlib.axes import Axes
 
+    from kibitz.planning.result import Plan
+
 Bound = ArrayLike | Callable[[NDArray[np.int64]], ArrayLike]
 
-MAX_BOUND_STAGES = 40  # a bound given as a function is computed at this many stages
+MAX_BOUND_POINTS = 40  # a bound given as a function is computed at this many stages
 MIN_LOG_SPAN = 20.0  # an axis whose largest value is this multiple of its smallest is logarithmic
 MAX_LINEAR_STAGES = 1000  # a longer trace has a logarithmic axis
 MAX_VECTOR_POINTS = 5000  # more points than this are stored as pixels in a vector file
+MAX_CHANGE_LINES = 50  # a figure of a problem with more changes has no lines at the changes
 ROWS = {"run", "statistic"}
 AXIS_LABELS = {
     "rate": "rate of looks ε (looks per stage)",
@@ -86,7 +90,18 @@ def regret(
     band_text = {"error": ", band ± 2 s.e.", "quartiles": ", band 25–75 %", None: ""}[band]
     y = f"regret (mean of {count_runs(regrets):,} runs{band_text})"
     is_log = bool(bounds) if y_log is None else y_log
-    return _draw(ax, Panel("", AXIS_LABELS["stage"], y, curves, y_log=is_log))
+    axes = _draw(ax, Panel("", AXIS_LABELS["stage"], y, curves, y_log=is_log))
+    _draw_changes(axes, data)
+    return axes
+
+
+def _draw_changes(axes: "Axes", data: "xarray.Dataset") -> None:
+    """Draw a dotted line at each stage at which the problem changes, unless there are too many."""
+    problem = json.loads(data.attrs.get("fingerprint", "{}")).get("problem", {})
+    changes = [s for s in problem.get("starts", [])[1:] if s <= data["stage"].max()]
+    if len(changes) <= MAX_CHANGE_LINES:
+        for start in changes:
+            axes.axvline(start, color=axes.xaxis.label.get_color(), linewidth=0.8, linestyle=":")
 
 
 def pulls(
@@ -139,7 +154,12 @@ def pulls(
 
 
 def sweep(
-    data: "xarray.Dataset", *, x: str | None = None, y_log: bool = False, ax: "Axes | None" = None
+    data: "xarray.Dataset",
+    *,
+    x: str | None = None,
+    bounds: Mapping[str, Bound] | None = None,
+    y_log: bool = False,
+    ax: "Axes | None" = None,
 ) -> "Axes":
     """Draw the final regret of each policy against a swept parameter, with error bars of ± 2 s.e.
 
@@ -153,6 +173,10 @@ def sweep(
     x
         The parameter on the horizontal axis; default: the first swept parameter. Each value of the
         other parameters gets its own curve.
+    bounds
+        Bounds on the regret by label. A bound is a function of an array of values of the parameter,
+        such as `lambda rates: lower.active_maximum(problem.gaps, rates, 10_000)`; or its values at
+        the swept values; or one number.
     y_log
         Whether the axis of the regret is logarithmic.
     ax
@@ -183,6 +207,10 @@ def sweep(
         error = 2 * np.nan_to_num(error)
         kind = "points" if x_values.dtype.kind in "iuf" else "dots"
         curves.append(Curve(label, positions, mean, mean - error, mean + error, kind))
+    if bounds and x_values.dtype.kind not in "iuf":
+        raise ValueError(f"bounds need a numeric parameter, and {x} is not a number; omit bounds")
+    for label, bound in (bounds or {}).items():
+        curves.append(_make_bound_curve(label, bound, positions, "values"))
     y = f"final regret (mean of {count_runs(values):,} runs, bars ± 2 s.e.)"
     panel = Panel("", AXIS_LABELS.get(x, x), y, curves, (), is_log, y_log)
     with open_axes(ax) as axes:
@@ -195,6 +223,34 @@ def sweep(
             ticks = [tick for tick in axes.get_xticks() if 0.999 * start <= tick <= end]
             axes.set_xticks([positions.min(), *ticks], ["0", *map(typeset, ticks)])
     return axes
+
+
+def tail(data: "xarray.Dataset", *, ax: "Axes | None" = None) -> "Axes":
+    """Draw the tail of the regret: the percentage of the runs whose final regret is at least x.
+
+    A mean can hide a few runs with a very large regret; the right end of a curve shows them. Both
+    axes are logarithmic.
+
+    Parameters
+    ----------
+    data
+        A result of `simulate`, `race`, `sweep` or `rehearse` that keeps every run.
+    ax
+        The axes to draw into. Curves that are already there keep their colours. Default: a new
+        figure.
+    """
+    values = get_variable(data, "final_regret", "a result of simulate").compute()
+    if "run" not in values.dims:
+        raise ValueError("data keeps a summary, which has no tail; simulate with keep='runs'")
+    curves = []
+    for label, regrets in split_by_label(values, set()):
+        sorted_regrets = np.sort(regrets.to_numpy())
+        sorted_regrets = sorted_regrets[np.isfinite(sorted_regrets)]
+        percentages = 100 * (1 - np.arange(sorted_regrets.size) / sorted_regrets.size)
+        is_shown = sorted_regrets > 0
+        curves.append(Curve(label, sorted_regrets[is_shown], percentages[is_shown]))
+    y = f"runs with a regret of at least x, % of {count_runs(values):,}"
+    return _draw(ax, Panel("", "final regret x", y, curves, y_log=True))
 
 
 def profile(data: "xarray.Dataset", *, ax: "Axes | None" = None) -> "Axes":
@@ -265,9 +321,12 @@ def paired(
         axes.set_ylim(len(compared) - 0.5, -0.5)
         axes.grid(False, axis="y")
         unit = {"draw": "problem"}.get(table.attrs["unit"], table.attrs["unit"])
+        units = f"{int(table.attrs['n_units']):,} {unit}s"
+        interval = f"95 % bootstrap interval over {units}"
+        if np.isinf(table["high"]).any():
+            interval = f"{units} are too few for an interval"
         axes.set_xlabel(
-            f"regret minus the regret of {baseline_name}\n(paired mean, 95 % bootstrap interval over "
-            f"{int(table.attrs['n_units']):,} {unit}s; left is better)"
+            f"regret minus the regret of {baseline_name}\n(paired mean, {interval}; left is better)"
         )
     return axes
 
@@ -355,6 +414,61 @@ def _draw_decisions(
     return axes
 
 
+def plan(data: "Plan", *, ax: "Axes | None" = None) -> "Axes":
+    """Draw the regret that a plan predicts against the rate of looks.
+
+    If looks have a cost, the figure also shows the regret plus this cost, and marks the recommended
+    number of looks. If the plan covers several problems, a band reaches from the mean to the worst of
+    them.
+
+    Parameters
+    ----------
+    data
+        A result of `kibitz.plan`.
+    ax
+        The axes to draw into. Default: a new figure.
+    """
+    from kibitz.planning.result import Plan
+
+    if not isinstance(data, Plan):
+        raise ValueError(f"data must be a result of plan, got {type(data)}")
+    observers = ["kibitzer"] + (["active"] if data.policy == "ucb_double" else [])
+    panel = make_plan_panel(data.to_dict(), observers)
+    return _draw(ax, panel._replace(marks=[mark for mark in panel.marks if mark.label != "ε*"]))
+
+
+def report(data: "xarray.Dataset", *, ax: "Axes | None" = None) -> "Axes":
+    """Draw the mean reward of each arm of an agent, with its confidence sequence.
+
+    Arms without a settled reward have no mark.
+
+    Parameters
+    ----------
+    data
+        A result of `Agent.report`.
+    ax
+        The axes to draw into. Default: a new figure.
+    """
+    mean, low, high = (
+        get_variable(data, name, "a result of Agent.report").to_numpy()
+        for name in ("mean", "low", "high")
+    )
+    labels = [str(label) for label in data["arm"].to_numpy()]
+    rows = np.flatnonzero(np.isfinite(mean) & np.isfinite(low) & np.isfinite(high))
+    with open_axes(ax) as axes:
+        axes.errorbar(
+            mean[rows], rows, xerr=[mean[rows] - low[rows], high[rows] - mean[rows]],
+            color=choose_colour(axes, 0), linestyle="none", marker="o", markersize=5, capsize=3,
+            label="report",
+        )  # fmt: skip
+        axes.set_yticks(range(len(labels)), labels)
+        axes.set_ylim(len(labels) - 0.5, -0.5)
+        axes.grid(False, axis="y")
+        coverage = 100 * (1 - data.attrs["delta"])
+        axes.set_xlabel(f"mean reward, with {coverage:g} % confidence sequences")
+    return axes
+
+
 # ------------------------------------------------------------------------------------------ curves
 
 
@@ -434,21 +548,21 @@ def _find_band(
     return low[is_played], high[is_played]
 
 
-def _make_bound_curve(label: str, bound: Bound, stages: NDArray[np.int64]) -> Curve:
-    """Return the curve of a bound, without the stages at which it is 0 or infinite."""
+def _make_bound_curve(label: str, bound: Bound, x: NDArray[Any], x_name: str = "stages") -> Curve:
+    """Return the curve of a bound, without the places at which it is 0 or infinite."""
     if callable(bound):
-        positions = np.unique(np.linspace(0, stages.size - 1, MAX_BOUND_STAGES).round().astype(int))
-        stages = stages[positions]
-        values = np.asarray(bound(stages), float)
+        positions = np.unique(np.linspace(0, x.size - 1, MAX_BOUND_POINTS).round().astype(int))
+        x = x[positions]
+        values = np.asarray(bound(x), float)
     else:
         values = np.asarray(bound, float)
-    if values.ndim and values.shape != stages.shape:
+    if values.ndim and values.shape != x.shape:
         raise invalid(
-            f"bounds[{label!r}]", f"a function of stages, one number or {stages.size} numbers", bound
+            f"bounds[{label!r}]", f"a function of {x_name}, one number or {x.size} numbers", bound
         )
-    values = np.broadcast_to(values, stages.shape)
+    values = np.broadcast_to(values, x.shape)
     is_shown = np.isfinite(values) & (values > 0)
-    return Curve(label, stages[is_shown], values[is_shown], kind="reference")
+    return Curve(label, x[is_shown], values[is_shown], kind="reference")
 
 
 def _place_values(values: NDArray[Any]) -> tuple[NDArray[np.float64], bool]:

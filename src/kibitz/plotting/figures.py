@@ -213,61 +213,72 @@ def save_figure(figure: "Figure", file: Path, name: str = "plot") -> None:
         )
 
 
-def draw_plan(plan: dict[str, Any], observers: Sequence[str] = ("kibitzer", "active")) -> "Figure":
+PLANNED_POLICIES = {
+    "kibitzer": "kibitzer",
+    "thompson": "Thompson sampling",
+    "active": "UCB1-Double",
+    "uniform": "UCB, uniform",
+    "optimal": "UCB, best weights",
+}
+
+
+def make_plan_panel(
+    plan: Mapping[str, Any], observers: Sequence[str], is_early: bool = False
+) -> Panel:
+    """Return the panel of the regret that `kibitz.plan` predicts against the rate of looks.
+
+    `plan` is the result of `Plan.to_dict`. If looks have a cost, the panel also shows the regret plus
+    this cost for the recommended policy, and marks the recommended rate. Simulated points are shown
+    if the plan has one problem only. `is_early` selects the predictions for early looks.
+    """
+    rates, details = np.array(plan["rates"][1:]), plan["details"]
+    has_several_problems = len(plan["problems"]) > 1
+    is_clicks = plan["rewards"] == "bernoulli"
+    simulated_points = [] if has_several_problems else (plan["simulation"] or {}).get("points", [])
+    predicted_regret = details["early"]["curves"] if is_early else plan["curves"]
+    curves, marks = [], []
+    for observer in observers:
+        name, mean_regret = (
+            PLANNED_POLICIES[observer],
+            np.array(predicted_regret[observer]["mean"][1:]),
+        )
+        band: tuple[Any, Any] = (None, None)  # the lower and the upper end
+        if has_several_problems:
+            band = (mean_regret, np.array(predicted_regret[observer]["worst"][1:]))
+        curves.append(Curve(name, rates, mean_regret, *band))
+        points = [p for p in simulated_points if (p["policy"], p["early"]) == (observer, is_early)]
+        if points:
+            x, y, error = (np.array([p[key] for p in points]) for key in ("rate", "mean", "sem"))
+            curves.append(Curve(name, x, y, y - 2 * error, y + 2 * error, "dots"))
+    recommended = {"ucb_double": "active"}.get(plan["policy"], plan["policy"])
+    if plan["cost"] and not is_early and recommended in observers:
+        regret = np.array(predicted_regret[recommended]["mean"][1:])
+        total = regret + plan["cost"] * plan["horizon"] * rates
+        curves.append(Curve(f"{PLANNED_POLICIES[recommended]}, plus the cost of looks", rates, total))
+        if plan["rate"] > 0:
+            marks.append(Mark(plan["rate"], f"{plan['n_looks']:,.0f} looks"))
+    baselines = {"kibitzer, no looks": "kibitzer"}
+    if not is_clicks:
+        baselines = {"UCB, no looks": "uniform", **baselines}
+        marks.append(Mark(details["rate_star"]["mean"], "ε*"))
+    for label, observer in baselines.items():
+        constant_regret = np.full(rates.shape, predicted_regret[observer]["mean"][0])
+        curves.append(Curve(label, rates, constant_regret, kind="reference"))
+    title = "The same number of looks, early" if is_early else "Looks at a constant rate"
+    y_label = f"{'clicks lost' if is_clicks else 'regret'} after {plan['horizon']:,} stages"
+    note = "line: mean over the problems; band: up to the worst" if has_several_problems else ""
+    return Panel(title, "bucket size ε (looks per stage)", y_label, curves, marks, note=note)
+
+
+def draw_plan(plan: Mapping[str, Any], observers: Sequence[str] = ("kibitzer", "active")) -> "Figure":
     """Draw the regret that `kibitz.plan` predicts against the bucket size, with simulated points.
 
     `plan` is the result of `Plan.to_dict`.
     """
-    rates, details = np.array(plan["rates"][1:]), plan["details"]
-    label_by_observer = {
-        "kibitzer": "kibitzer",
-        "thompson": "Thompson sampling",
-        "active": "UCB1-Double",
-        "uniform": "UCB, uniform",
-        "optimal": "UCB, best weights",
-    }
-    policy_names = {observer: label_by_observer[observer] for observer in observers}
-    has_several_problems = len(plan["problems"]) > 1
-    simulated_points = [] if has_several_problems else (plan["simulation"] or {}).get("points", [])
     is_clicks = plan["rewards"] == "bernoulli"
-    titles = {False: "Looks at a constant rate", True: "The same number of looks, early"}
-    if is_clicks:
-        del titles[True]
-    panels = []
-    for is_early, title in titles.items():
-        predicted_regret = details["early"]["curves"] if is_early else plan["curves"]
-        curves = []
-        for observer, name in policy_names.items():
-            mean_regret = np.array(predicted_regret[observer]["mean"][1:])
-            band: tuple[Any, Any] = (None, None)  # the lower and the upper end
-            if has_several_problems:
-                band = (mean_regret, np.array(predicted_regret[observer]["worst"][1:]))
-            curves.append(Curve(name, rates, mean_regret, *band))
-            points = [
-                p for p in simulated_points if (p["policy"], p["early"]) == (observer, is_early)
-            ]
-            if points:
-                x, y, error = (np.array([p[key] for p in points]) for key in ("rate", "mean", "sem"))
-                curves.append(Curve(name, x, y, y - 2 * error, y + 2 * error, "dots"))
-        baselines = {"kibitzer, no looks": "kibitzer"}
-        if not is_clicks:
-            baselines = {"UCB, no looks": "uniform", **baselines}
-        for label, observer in baselines.items():
-            constant_regret = np.full(rates.shape, predicted_regret[observer]["mean"][0])
-            curves.append(Curve(label, rates, constant_regret, kind="reference"))
-        regret_unit = "clicks lost" if is_clicks else "regret"
-        panels.append(
-            Panel(
-                title,
-                "bucket size ε (looks per stage)",
-                f"{regret_unit} after {plan['horizon']:,} stages",
-                curves,
-                [] if is_clicks else [Mark(details["rate_star"]["mean"], "ε*")],
-                note="line: mean over the problems; band: up to the worst"
-                if has_several_problems
-                else "",
-            )
-        )
+    panels = [
+        make_plan_panel(plan, observers, early) for early in (False, *([] if is_clicks else [True]))
+    ]
     figure = draw_figure(
         Picture("Predicted regret of several policies against the bucket size.", panels)
     )

@@ -409,6 +409,12 @@ def test_invalid_operations_raise_value_error(url, operation, sentence):
         ({"policy": "ucb"}, r"policy must be a Policy such as ucb\(\), got 'ucb'"),
         ({"policy": kibitz.moss()}, r"an agent needs moss with a horizon: moss\(horizon=\.\.\.\)"),
         ({"scale": 0.0}, r"scale must be positive and finite, got 0\.0"),
+        ({"scale": 1e-51}, r"scale must be between 1e-50 and 1e\+50, got 1e-51"),
+        ({"policy": kibitz.ucb(scale=1e51)}, r"scale must be between 1e-50 and 1e\+50, got 1e\+51"),
+        (
+            {"patience": 1, "silence": -5001.0},
+            r"silence must be at most 10,000 times the scale 0\.5, got -5001\.0",
+        ),
         ({"seed": -1}, "seed must be a whole number of at least 0, got -1"),
         ({"patience": 0}, "patience must be positive and finite, got 0"),
         ({"silence": "no"}, "silence must be 'forget' or a reward, got 'no'"),
@@ -447,7 +453,7 @@ def test_opening_an_agent_with_another_configuration_raises_value_error(url):
         kibitz.agent(url, "checkout", scale=0.25)
 
 
-def test_an_unknown_agent_raises_an_error_that_lists_the_known_ones(url):
+def test_an_unknown_agent_raises_an_error_that_lists_the_known_agents(url):
     create_agent(url, "one").close()
     with create_agent(url, "two") as agent:
         assert agent.store.read(read_names) == ["one", "two"]

@@ -1,12 +1,13 @@
 """Agents are created, described, listed and deleted over HTTP, and their history is imported."""
 
 import asyncio
+import io
 import json
 
 import pytest
 
 import kibitz
-from kibitz.live.agent.history import parse_history
+from kibitz.live.agent.history import read_history
 from kibitz.live.service import auth, schemas
 
 pytestmark = pytest.mark.slow
@@ -50,6 +51,8 @@ def test_a_created_agent_is_the_agent_that_python_creates(service_of, url):
         "silence": 0.0,
         "bucket": 0.0,
         "bucket_is_free": False,
+        "shows": None,
+        "alarms": None,
     }
     assert service_of.send("GET", "/v1/agents/euro/config")[2] == description
     arguments = {**body, "policy": kibitz.ucb(2.0)}
@@ -62,7 +65,7 @@ def test_a_created_agent_is_the_agent_that_python_creates(service_of, url):
     assert [arm["state"] for arm in arms] == ["paused", "active"]
 
 
-def test_a_repeated_creation_changes_nothing_and_another_one_is_a_conflict(service_of):
+def test_a_repeated_creation_changes_nothing_and_a_different_one_is_a_conflict(service_of):
     first = create(service_of)
     service_of.send("POST", f"{PATH}/ask")
     assert create(service_of) == first
@@ -158,7 +161,7 @@ def test_a_deleted_agent_leaves_no_rows_and_its_tokens_are_revoked(service_of, u
     assert service_of.send("POST", "/v1/agents/checkout/ask", token=other)[0] == 200
     tables = store.read(
         lambda database: {
-            table: database.rows(f"select count(*) from {table}")[0][0]
+            table: database.execute(f"select count(*) from {table}")[0][0]
             for table in ("agents", "arms", "decisions", "events")
         }
     )
@@ -306,7 +309,7 @@ def test_a_long_history_leaves_room_for_other_requests(service_of, url):
 )  # fmt: skip
 def test_an_invalid_history_names_the_line(content, file_format, sentence):
     with pytest.raises(ValueError) as error:
-        parse_history(content, file_format)
+        list(read_history(io.StringIO(content), file_format))
     assert sentence in str(error.value)
 
 
@@ -316,21 +319,59 @@ def test_an_invalid_import_is_rejected(service_of, url):
         (CSV, None, 415, "content-type must be text/csv"),
         (b"\xff", "text/csv", 422, "body must be UTF-8"),
         (b"x" * (8 * 1024 * 1024 + 1), "text/csv", 413, "body is larger than 8388608 bytes"),
-        (CSV.replace("blue", "pink"), "text/csv", 422, "arm must be one of 'blue', 'green'"),
-        (CSV.replace(",1,", ",nan,"), "text/csv", 422, "reward must be a finite number"),
-        (CSV.replace(",1,", ",2,"), "text/csv", 422, "reward must be 0 or 1"),
+        (CSV.replace("blue", "pink"), "text/csv", 422, "line 2: arm must be one of 'blue', 'green'"),
+        (CSV.replace(",1,", ",nan,"), "text/csv", 422, "line 2: reward must be a finite number"),
+        (CSV.replace(",1,", ",2,"), "text/csv", 422, "line 2: reward must be 0 or 1"),
     ):
         assert sentence in get_message(send_history(service_of, content, media_type), status)
     assert send_history(service_of, CSV, "text/csv")[0] == 200
     answer = send_history(service_of, CSV.replace("1.0", "0"), "text/csv")
-    assert "key 'visitor-3' was already used" in get_message(answer, 409)
+    assert "line 4: key 'visitor-3' was already used" in get_message(answer, 409)
     with kibitz.agent(url, "checkout") as agent:
         assert sum(arm.n_looks for arm in agent.arms()) == 3
 
 
-def test_one_more_argument_of_an_agent_is_one_more_line():
+def test_the_fields_of_a_new_agent_are_the_arguments_of_the_library():
     """The fields of a new agent are the arguments of `kibitz.agent`, without the store."""
     import inspect
 
     arguments = set(inspect.signature(kibitz.agent).parameters) - {"url"}
     assert arguments == set(schemas.NewAgent.__struct_fields__)
+
+
+def test_an_agent_with_a_monitor_a_bucket_and_lookout_is_played_over_http(service_of, url):
+    """The mean of an arm falls after 300 of 600 visits; another agent loses the reports of an arm."""
+    create(
+        service_of, patience=10, silence=0, alarms=0.1, bucket=0.4,
+        policy={"name": "lookout", "parameters": {"rewards": "bernoulli"}},
+    )  # fmt: skip
+    create(service_of, name="lossy", arms=["a", "b", "c"], bucket=1, patience=10)
+    agents = [service_of.app.state.open_agent(name) for name in ("banner", "lossy")]
+    for second in range(120):
+        for agent in agents:
+            agent.now = lambda second=second: 2e9 + second
+        visits = service_of.send("POST", f"{PATH}/ask", {"n": 5})[2]
+        rate = {"old": 0.9 if second < 60 else 0.05, "new": 0.5}
+        clicks = [{"id": v["id"], "reward": int(v["id"] % 20 < 20 * rate[v["arm"]])} for v in visits]
+        assert service_of.send("POST", f"{PATH}/tell", clicks)[0] == 200
+        visits = service_of.send("POST", "/v1/agents/lossy/ask", {"n": 5})[2]
+        told = [{"id": v["id"], "reward": 1} for v in visits if v["arm"] != "c" or v["id"] % 4 == 0]
+        service_of.send("POST", "/v1/agents/lossy/tell", told)
+    report = service_of.send("GET", PATH)[2]
+    [alarm] = report["alarms"]
+    assert alarm["arm"] == "old"
+    assert 2e9 + 55 <= alarm["since_at"] < alarm["at"] <= 2e9 + 75
+    assert report["arms"][0]["since"] == alarm["since_at"]
+    assert service_of.send("GET", f"{PATH}/verdict")[2]["out"] == ["old"]
+    warnings = service_of.send("GET", "/v1/agents/lossy")[2]["warnings"]
+    assert any(warning.startswith("sample-ratio mismatch") for warning in warnings)
+    metrics = service_of.send("GET", "/metrics")[2].decode()
+    assert 'kibitz_alarms_total{agent="banner"} 1.0' in metrics
+    assert 'kibitz_alarms_total{agent="lossy"} 0.0' in metrics
+    events = service_of.send("GET", f"{PATH}/events?limit=5000")[2]["events"]
+    probabilities = {event["probability"] for event in events if event["kind"] == "pull"}
+    assert probabilities == {0.2, 0.8}
+    assert {event["bucket"] for event in events} == {None, "0 1"}
+    with kibitz.agent(url, "banner") as agent:
+        assert agent.check() == []
+        assert kibitz.evaluate(agent, kibitz.lookout(rewards="bernoulli"), seed=1).n_visits > 150

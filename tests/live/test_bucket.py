@@ -67,7 +67,7 @@ def test_the_probability_is_the_probability_of_the_mixture(url, monkeypatch):
 
 
 def test_the_bucket_has_the_promised_rate_and_is_uniform(memory):
-    """Two tests, each with a false-alarm probability of 1e-4."""
+    """Each of the two assertions fails by chance with probability at most 1e-4."""
     with create_agent(memory / "shop.db", bucket=0.3) as agent:
         decisions = [d for _ in range(20) for d in agent.ask(n=200)]
     drawn = [decision.arm for decision in decisions if decision.bucket]
@@ -87,7 +87,7 @@ def test_the_bucket_follows_from_the_seed(memory):
     assert play("three", 8, 1) != first
 
 
-def test_of_thompson_sampling_only_the_part_of_the_bucket_is_known(url):
+def test_thompson_sampling_records_a_probability_only_if_the_bucket_determines_it(url):
     with create_agent(url, policy=kibitz.thompson("bernoulli"), bucket=0.5) as agent:
         for n in range(60):
             decision = agent.ask()

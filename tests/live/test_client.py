@@ -161,7 +161,7 @@ def test_the_async_client_retries_with_the_same_key_and_gives_up(flaky_server, m
 
 
 def test_the_async_client_reuses_its_connections(memory, serve_store):
-    """Twenty tasks at a time, five times: at most twenty connections are opened."""
+    """Five times twenty concurrent tasks open at most twenty connections."""
     url = str(memory / "shop.db")
     setting = {"arms": ["a", "b"], "rewards": "bernoulli", "policy": kibitz.ucb()}
     with kibitz.agent(url, "one", **setting) as agent, serve_store(url) as address:

@@ -1,5 +1,7 @@
 """Tests of agents whose clock was once wrong."""
 
+import time
+
 import pytest
 
 import kibitz
@@ -98,7 +100,7 @@ def test_clocks_that_alternate_leave_a_consistent_log(url):
 
 
 def test_the_age_of_a_pending_decision_follows_the_present_clock(url):
-    """An event in the future does not make a decision ten years old."""
+    """An event dated ten years ahead does not make a pending decision look ten years old."""
     agent, clock = create_agent(url)
     with agent:
         agent.ask()
@@ -106,3 +108,19 @@ def test_the_age_of_a_pending_decision_follows_the_present_clock(url):
         agent.observe("blue", 1.0)
         clock[0] += 60 - TEN_YEARS
         assert agent.report()["oldest"].max() == 60
+
+
+def test_a_clock_behind_that_of_the_server_is_not_trusted(database):
+    """A machine whose clock is a day behind neither sets times back nor ends the patience later."""
+    agent, clock = create_agent(database, silence=0.0)
+    with agent:
+        clock[0] = start = time.time()
+        agent.ask(n=3)
+        clock[0] -= 86400
+        with pytest.warns(RuntimeWarning, match="clock of this machine is more than 3600 s behind"):
+            late = agent.ask()
+        assert start <= late.asked_at <= time.time()
+        clock[0] = time.time()
+        agent.ask()
+        assert sum(arm.n_pending for arm in agent.arms()) == 5
+        assert agent.check() == []

@@ -380,7 +380,7 @@ def test_the_evidence_is_the_least_over_all_outcomes_of_pending_decisions():
 
 
 def test_a_coarse_grid_of_rates_does_not_overstate_the_evidence():
-    """One outcome of the pending decisions gives 4.000; a grid of 201 common rates found 4.114."""
+    """An outcome of the pending decisions has evidence 4.000; a grid of 201 rates gave 4.114."""
     lost_counts, told_counts = [17, 795, 8, 14717, 7], [5, 4148, 27, 76846, 8]
     losses = np.array([17, 895, 8, 16498, 7])
     totals = np.array([24, 5056, 36, 93344, 15])

@@ -6,6 +6,7 @@ import json
 import math
 import threading
 
+import numpy as np
 import pytest
 
 import kibitz
@@ -63,6 +64,9 @@ class HttpAgent:
 
     def erase(self, key):
         return self.post("erase", key=key)["results"]
+
+    def compact(self, before):
+        return self.post("compact", before=before)["n_events"]
 
     def forget(self, id):
         return self.post("forget", id=id)["result"]
@@ -195,7 +199,7 @@ def test_declared_rewards_are_an_event_and_limit_later_rewards(create_agent):
     with pytest.raises(ValueError, match="reward must be 0 or 1 for an agent with bernoulli rewards"):
         interface.tell(interface.ask().id, 0.5)
     assert interface.report().attrs["rewards"] == "bernoulli"
-    assert tuple(list(interface.events())[-2])[2:] == ("declared_bernoulli", *[None] * 6)
+    assert tuple(list(interface.events())[-2])[2:] == ("declared_bernoulli", *[None] * 7)
     assert agent.check() == []
 
 
@@ -213,6 +217,22 @@ def test_keys_are_erased_and_decisions_have_probabilities(create_agent):
     assert agent.arms() == arms
     assert agent.check() == []
     assert "visitor-1" not in {event[6] for event in interface.events()}
+
+
+def test_a_log_is_compacted(create_agent):
+    interface, agent = create_agent()
+    for n in range(3):
+        interface.tell(interface.ask().id, float(n % 2))
+    arms = agent.arms()
+    with pytest.raises(ValueError, match="before must be a date such as 2026-01-31, got 'yesterday'"):
+        interface.compact("yesterday")
+    assert interface.compact("2020-01-31") == interface.compact(1e9) == 0
+    assert interface.compact("2200-01-31") == 9
+    assert agent.arms() == arms
+    assert agent.check() == []
+    kinds = [event[2] for event in interface.events()]
+    assert kinds == ["added"] * 3 + ["checkpoint", "compacted"]
+    interface.tell(interface.ask().id, 1.0)
 
 
 def test_settled_counts_are_reported(create_agent):
@@ -419,7 +439,7 @@ def test_the_log_the_report_and_the_export_are_those_of_the_agent(create_agent, 
     )
     for name in agent_report.data_vars:
         if name != "oldest":
-            assert report[name].to_numpy().tolist() == agent_report[name].to_numpy().tolist(), name
+            np.testing.assert_array_equal(report[name], agent_report[name], name)
     for suffix in ("csv", "jsonl", "nc"):
         files = [tmp_path / f"{file_stem}.{suffix}" for file_stem in ("plays", "agent")]
         interface.export(files[0])

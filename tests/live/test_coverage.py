@@ -17,7 +17,7 @@ N_RUNS, HORIZON = 6, 100
 
 @pytest.mark.parametrize("name", intervals.ATTACKS)
 def test_intervals_and_verdicts_hold_under_attack(name):
-    """Each of the two fails in at most 10 % of the runs.
+    """Intervals fail in at most 10 % of the runs, and so do verdicts.
 
     If exactly 10 % fail, 5 or more of 6 runs fail with probability 5.5e-5. The limit is per attack,
     and there are 7 attacks and 2 promises, so the probability of a false alarm is below 0.0008.

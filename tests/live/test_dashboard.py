@@ -6,6 +6,7 @@ import json
 import re
 import time
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -180,7 +181,7 @@ def test_the_dashboard_shows_the_numbers_of_the_report(store, watch, serve):
         )
         pulls = [event.arm for event in agent.events() if event.kind == "pull"]
         latest_pulls = pulls[8 * ((len(pulls) - 1) // 8) :]  # the last interval; each has 8 asks
-        for legend_item in page.locator(".legend li").all():
+        for legend_item in page.locator(".two .legend li").all():
             name, share = legend_item.inner_text().split("\n")
             assert float(share.removesuffix(" %")) == pytest.approx(
                 100 * latest_pulls.count(name) / len(latest_pulls), abs=0.5
@@ -268,7 +269,7 @@ def test_names_that_are_markup_stay_text(store, watch, serve):
         assert page.title() == f"{name} · kibitz"
         for arm in HOSTILE_NAMES:
             expect(page.locator(".arms"), arm)
-            expect(page.locator(".legend"), arm)
+            expect(page.locator(".two .legend"), arm)
         assert page.locator("main img, main script, main b").count() == 0
         for arm in HOSTILE_NAMES:
             page.locator(".arms tbody tr", has_text=arm).get_by_role("button").click()
@@ -293,6 +294,29 @@ def test_warnings_are_shown(store, watch, serve):
         page = watch(port, "/#/checkout").page
         expect(page.locator(".warnings"), "has no reported reward", FIRST_SNAPSHOT_SECONDS)
         assert page.locator(".warnings li").count() == len(agent.report().warnings)
+
+
+def test_alarms_and_a_sample_ratio_mismatch_are_shown(store, watch, serve):
+    with create_agent(
+        store, arms=["blue", "green"], rewards="bernoulli", alarms=0.1, bucket=1.0, patience=10.0
+    ) as agent:
+        agent.now = lambda: 2e9
+        port = serve(store)
+        page = watch(port, "/#/checkout").page
+        expect(page.locator(".card", has_text="Changes of the means"), "No change detected.", 60.0)
+        for second in range(100):
+            agent.now = lambda second=second: 2e9 + second
+            visits = agent.ask(n=6)
+            blue_reward = 1.0 if second < 50 else 0.0
+            told = [visit for visit in visits if visit.arm == "blue" or visit.id % 3 == 0]
+            agent.tell([(visit.id, blue_reward if visit.arm == "blue" else 1.0) for visit in told])
+        card = page.locator(".card", has_text="Changes of the means")
+        expect(card, "blue pays 0 %")
+        expect(card, "the probability that any arm raises an alarm")
+        expect(page.locator(".warnings"), "Sample-ratio mismatch: the bucket has")
+        [alarm] = agent.report().attrs["alarms"]
+        assert card.locator("ul[aria-live] li").all_inner_texts() == [f"{alarm['sentence']}."]
+        expect(find_tile(page, "Regret so far").locator(".note"), "no bound after a change of a mean")
 
 
 def test_the_dashboard_is_fast_with_five_hundred_arms(store, watch, serve):
@@ -530,7 +554,7 @@ def test_every_number_is_explained_on_hover_tap_and_focus(store, watch, serve):
         play_traffic(agent, 100, {"blue": 0.2, "green": 1.0, "red": 0.0}, look_period=5)
         page = watch(port, "/#/checkout").page
         tooltip = page.locator("#tip")
-        expect(page.locator(".legend"), "green", FIRST_SNAPSHOT_SECONDS)
+        expect(page.locator(".two .legend"), "green", FIRST_SNAPSHOT_SECONDS)
         unexplained_texts = page.evaluate(FIND_UNEXPLAINED_SCRIPT)
         assert unexplained_texts == []
         page.locator(".arms tbody tr", has_text="green").locator(".share").hover()
@@ -653,6 +677,52 @@ def test_all_texts_have_contrast(store, watch, serve):
             assert find_low_contrasts(page) == []
 
 
+def test_the_dashboard_shows_changes_and_the_means_over_time(store, watch, serve):
+    """Blue falls from 0.9 to 0.1 after half of the asks; nothing is said about changes before."""
+    start = time.time() - 1000
+    with mock.patch("time.time", return_value=start):
+        agent = create_agent(
+            store, arms=["blue", "green"], rewards="bernoulli", patience=20.0, silence=0.0,
+            bucket=0.5, alarms=0.1,
+        )  # fmt: skip
+    rng = np.random.default_rng(1)
+
+    def play(rates, batches):
+        for batch in batches:
+            agent.now = lambda batch=batch: start + 10 * batch
+            decisions = agent.ask(n=20)
+            agent.tell([(d.id, 1.0) for d in decisions if rng.random() < rates[d.arm]])
+
+    with agent:
+        port = serve(store)
+        play({"blue": 0.9, "green": 0.3}, range(1, 31))
+        page = watch(port, "/#/checkout").page
+        card = page.locator(".card", has=page.get_by_role("heading", name="Changes of the means"))
+        expect(card, "No change detected. If no mean ever changed,", FIRST_SNAPSHOT_SECONDS)
+        chart = card.get_by_role("img", name="Means over time. 0 changes")
+        assert chart.locator(".regime").count() == 2
+        assert chart.locator(".mark").count() == 0
+        expect(page.locator(".arms caption"), "with probability 95\u00a0%. The axis")
+        play({"blue": 0.1, "green": 0.3}, range(31, 61))
+        agent.now = time.time
+        [alarm] = agent.report().attrs["alarms"]
+        expect(card.locator("li").first, alarm["sentence"])
+        expect(page.locator(".arms caption"), "if the means changed when the monitor says")
+        expect(find_tile(page, "Asks"), "1,200")
+        chart = card.get_by_role("img", name="Means over time. 1 change. Latest means: blue")
+        # in one call, because every update of the page draws the marks again
+        place = chart.evaluate("""svg => {
+            const mark = svg.querySelector(".mark").getBoundingClientRect();
+            const box = svg.getBoundingClientRect();
+            return (mark.x + mark.width / 2 - box.x - 38) / (box.width - 39);
+        }""")
+        assert place == pytest.approx(0.5, abs=0.03)
+        for scheme in ("light", "dark"):
+            page = watch(port, "/#/checkout", color_scheme=scheme).page
+            expect(page.locator(".arms"), "blue", FIRST_SNAPSHOT_SECONDS)
+            assert find_low_contrasts(page) == []
+
+
 def test_the_dashboard_works_by_keyboard(store, watch, serve):
     with create_agent(store) as agent:
         port = serve(store)
@@ -671,7 +741,7 @@ def test_the_dashboard_works_by_keyboard(store, watch, serve):
         expect(page.locator("h1"), "checkout")
         chart = page.get_by_role("img", name="Shares of pulls over time")
         chart.focus()
-        caption = page.locator("figure p")
+        caption = page.locator("figure", has=chart).locator("p")
         expect(caption, "Latest: asks 97 to 100")
         page.keyboard.press("ArrowLeft")
         expect(caption, "Selected: asks 89 to 96")

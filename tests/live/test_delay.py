@@ -15,8 +15,9 @@ import numpy as np
 import pytest
 
 import kibitz
-from kibitz.live.agent import pending
+from kibitz.live.agent import pending, policy_state
 from kibitz.live.events import Arm
+from kibitz.live.store import queries
 
 pytestmark = pytest.mark.slow
 
@@ -257,7 +258,7 @@ def test_policies_with_phases_wait_for_each_report(policy, memory):
             (lambda: agent.add("z"), "arm 'z' cannot be added"),
             (lambda: agent.pause("x"), "arm 'x' cannot be paused"),
             (lambda: agent.ask(among=["x"]), r"does not support among=\['x'\]"),
-            (lambda: agent.ask(n=2), "n must be 1, got 2"),
+            (lambda: agent.ask(n=2), f"n must be 1 for {policy.name}, got 2"),
         ):
             with pytest.raises(ValueError, match=sentence):
                 operation()
@@ -299,11 +300,18 @@ def test_draws_depend_on_the_seed_and_the_id(memory):
     assert histories[0] == histories[1] != histories[2]
 
 
-@pytest.mark.parametrize("policy", [kibitz.etc_ocucb(), kibitz.kibitzer(), kibitz.ucb2()])
+@pytest.mark.parametrize("policy", [kibitz.etc_ocucb(), kibitz.kibitzer(), kibitz.lookout()])
 def test_an_outdated_policy_state_is_replayed_from_the_log(memory, policy):
     """A store holds the state of some policies as arrays; older versions stored other arrays."""
     agents = [
-        kibitz.agent(memory / f"{name}.db", name, arms=["x", "y", "z"], policy=policy, **GAUSSIAN)
+        kibitz.agent(
+            memory / f"{name}.db",
+            name,
+            arms=["x", "y", "z"],
+            policy=policy,
+            patience=60.0,
+            **GAUSSIAN,
+        )
         for name in ("old", "new")
     ]
 
@@ -325,3 +333,50 @@ def test_an_outdated_policy_state_is_replayed_from_the_log(memory, policy):
     for agent in agents:
         assert agent.check() == []
         agent.close()
+
+
+@pytest.mark.parametrize("silence", ["forget", 0.0])
+def test_lookout_learns_in_the_order_of_the_decisions(memory, silence):
+    """Delayed, late, forgotten and corrected reports, new and paused arms leave a consistent state.
+
+    The scans see the rewards in the order of the decisions, however late a report arrives.
+    """
+    rng = np.random.default_rng(3)
+    policy = kibitz.lookout(rewards="bernoulli", explore=0.1)
+    clock = 2e9
+    agent = kibitz.agent(
+        memory / "a.db", "a", arms=["x", "y"], policy=policy, rewards="bernoulli", patience=30.0,
+        silence=silence, seed=1,
+    )  # fmt: skip
+    with agent:
+        agent.now = lambda: clock
+        told = []
+        for step in range(250):
+            clock += 1.0
+            decisions = [agent.ask(), *([agent.look()] if step % 3 == 0 else [])]
+            told += [(clock + rng.exponential(12.0), d.id, d.arm) for d in decisions]
+            for time, id, arm in sorted(told):
+                if time <= clock and rng.random() < 0.9:
+                    is_high = (arm == "x") == (step < 120)
+                    agent.tell(id, float(rng.random() < (0.9 if is_high else 0.1)))
+                    told.remove((time, id, arm))
+            if step % 40 == 20:
+                agent.forget(agent.ask().id)
+                agent.observe("y", 1.0)
+            if step == 80:
+                agent.add("z")
+            if step in (100, 110):
+                (agent.pause if step == 100 else agent.resume)("x")
+            if step % 50 == 49:
+                id = next(e.id for e in agent.events() if e.kind == "told" and e.seq > 2 * step)
+                agent.correct(id, 0.0)
+                assert agent.check() == []
+        clock += 100.0
+        agent.tell(agent.ask().id, 1.0)
+        assert agent.check() == []
+        assert agent.arms()[2].n_pulls > 0
+        row = agent.store.read(lambda database: queries.read_agent(database, "a"))
+        state = policy_state.from_json(row.state, policy_state.init(agent.config, 3))
+    assert state.n_learned[0] == row.n_decisions
+    assert state.pulls_ahead.sum() == state.looks_ahead.sum() == 0
+    assert state.policy_state.alarms[0] > 0  # the change after step 120 was noticed

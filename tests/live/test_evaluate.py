@@ -1,7 +1,11 @@
-"""What another policy would have earned: estimates, coverage, and logs that cannot answer."""
+"""Evaluate a policy from the log of another policy: estimates, coverage, and unsuitable logs."""
 
+import importlib.util
 import math
+import re
+import zipfile
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,8 +14,10 @@ from tests import reference
 
 import kibitz
 from kibitz.live.agent.confidence import BETS, PENALTIES, count_visits_needed, off_policy_interval
+from kibitz.policies import POLICIES
 
 MEANS = {"a": 0.2, "b": 0.5, "c": 0.6}
+OPEN_BANDIT = Path(__file__).parents[2] / "benchmarks" / "open_bandit.py"
 
 
 def make_log(n, seed, means=MEANS, weights=None):
@@ -69,6 +75,36 @@ def test_a_learning_policy_is_replayed(policy):
     assert result.n_matched == len(matched)
     assert result.replay == pytest.approx(np.mean(matched))
     assert result.value == pytest.approx(3 * sum(matched) / 900)
+
+
+@pytest.mark.parametrize("name", ["lookout", "sw_ucb", "glr_ucb"])
+def test_a_policy_for_changing_means_is_replayed(name):
+    """The means change in the middle of the log; the policy detects it or forgets the older half."""
+    halves = [make_log(1500, 5, MEANS), make_log(1500, 6, {"a": 0.9, "b": 0.2, "c": 0.1})]
+    log = {column: [*halves[0][column], *halves[1][column]] for column in halves[0]}
+    if name == "sw_ucb":
+        fast_policy = kibitz.sw_ucb(200, rewards="bernoulli")
+        slow_policy = reference.SWUCB(3, 200, rewards="bernoulli")
+    elif name == "glr_ucb":
+        fast_policy = kibitz.glr_ucb(horizon=1000, rewards="bernoulli")
+        slow_policy = reference.GLRUCB(3, 1000, rewards="bernoulli")
+    else:
+        fast_policy = kibitz.lookout(rewards="bernoulli")
+        slow_policy = reference.Lookout(3, rewards="bernoulli")
+    stage, matched = 1, []
+    for arm, reward in zip(log["arm"], log["reward"], strict=True):
+        if "abc"[slow_policy.pull(stage)] == arm:
+            slow_policy.update(stage, "abc".index(arm), reward, False)
+            stage += 1
+            matched.append(reward)
+    result = kibitz.evaluate(log, fast_policy, seed=1)
+    assert result.n_matched == len(matched)
+    assert result.replay == pytest.approx(np.mean(matched))
+
+
+def test_a_policy_for_graphs_is_rejected():
+    with pytest.raises(ValueError, match="scout cannot be evaluated, because it plays on a graph"):
+        kibitz.evaluate(make_log(10, 1), kibitz.scout(informed=True))
 
 
 def test_the_order_of_the_arms_does_not_depend_on_the_log():
@@ -153,10 +189,10 @@ def test_the_interval_holds_at_all_times(baseline, drift):
 
 
 def test_the_interval_of_a_learning_policy_contains_its_value():
-    """The value is the average mean of the arms that the policy chooses at the visits.
+    """The value is the average, over the rows of the log, of the true means of the chosen arms.
 
-    If the interval with δ = 0.1 fails with probability 0.1, more than 11 of 40 runs fail with
-    probability below 0.001. The mean error of 40 estimates is within 4 standard errors.
+    If each interval (δ = 0.1) fails with probability 0.1, the probability that more than 11 of 40
+    fail is below 0.001. The mean error of 40 estimates is within 4 standard errors.
     """
     assert stats.binom.sf(11, 40, 0.1) < 0.001
     n_failed, errors = 0, []
@@ -176,7 +212,58 @@ def test_the_interval_of_a_learning_policy_contains_its_value():
     assert abs(np.mean(errors)) < 4 * np.std(errors) / math.sqrt(40)
 
 
-def test_the_bucket_of_an_agent_answers(memory):
+class Leader:
+    """A Python policy that pulls the arm with the most rewards."""
+
+    def __init__(self, n_arms):
+        self.sums = [0.0] * n_arms
+
+    def pull(self, stage, rng):
+        return self.sums.index(max(self.sums))
+
+    def update(self, arm, reward, is_look):
+        self.sums[arm] += reward
+
+
+def replay_slowly(policy, log):
+    """Return the rewards of the visits at which the policy, asked at every stage, chooses the arm."""
+    params, state, rewards = policy.params_for(len(log["arm"]) // 3), None, []
+    rng, unit = np.random.default_rng(1), policy.scale_for(0.5)
+    state = policy.init(params, 3)
+    for arm, reward in zip(log["arm"], log["reward"], strict=True):
+        stage = len(rewards) + 1
+        if "abc"[policy.pull(params, state, stage, rng)] == arm:
+            state = policy.update(params, state, stage, "abc".index(arm), 1, reward / unit, False)
+            rewards.append(reward)
+    return rewards
+
+
+@pytest.mark.parametrize("policy", [make() for make in POLICIES.values()], ids=repr)
+def test_every_policy_is_evaluated(policy):
+    log = make_log(200, 11)
+    result = kibitz.evaluate(log, policy, seed=1)
+    assert 30 < result.n_matched < 110
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        kibitz.lookout(rewards="bernoulli"),
+        kibitz.glr_ucb(rewards="bernoulli"),
+        kibitz.sw_ucb(),
+        kibitz.d_ucb(),
+        kibitz.python_policy(Leader),
+    ],
+    ids=repr,
+)
+def test_policies_that_learn_in_order_are_evaluated_in_order(policy):
+    log = make_log(300, 12)
+    rewards = replay_slowly(policy, log)
+    result = kibitz.evaluate(log, policy, seed=1)
+    assert (result.n_matched, result.replay) == (len(rewards), pytest.approx(np.mean(rewards)))
+
+
+def test_the_bucket_of_an_agent_allows_an_evaluation(memory):
     """The intervals of three agents contain the truth, each with probability at least 0.999."""
     rng = np.random.default_rng(6)
     for name, arguments in {
@@ -205,7 +292,7 @@ def test_the_bucket_of_an_agent_answers(memory):
             assert 0 < kibitz.evaluate(agent, "a").n_visits < 600
 
 
-def test_a_log_without_randomised_visits_cannot_answer(memory):
+def test_a_log_without_randomised_visits_cannot_be_evaluated(memory):
     with kibitz.agent(memory / "shop.db", "s", arms=[*MEANS], rewards="bernoulli") as agent:
         for n in range(30):
             agent.tell(agent.ask().id, n % 2)
@@ -218,7 +305,7 @@ def test_a_log_without_randomised_visits_cannot_answer(memory):
         kibitz.evaluate(log, "a")
 
 
-def test_an_arm_that_the_bucket_could_not_draw_has_no_answer(memory):
+def test_an_arm_that_the_bucket_could_not_draw_cannot_be_evaluated(memory):
     with kibitz.agent(
         memory / "shop.db", "s", arms=[*MEANS], rewards="bernoulli", bucket=1.0, seed=1
     ) as agent:
@@ -249,7 +336,7 @@ def test_the_number_of_visits_needed_gives_the_precision():
 @pytest.mark.parametrize(
     ("change", "arguments", "message"),
     [
-        ({}, {"policy": "z"}, "policy must be an arm of the log"),
+        ({}, {"policy": "z"}, "'z' is not an arm of the log; use one of 'a', 'b'"),
         ({}, {"policy": {"a": 0.5}}, "probabilities that sum to 1"),
         ({}, {"policy": 3}, "policy must be a policy, the name of an arm or a dict"),
         ({}, {"policy": "a", "delta": 2}, "delta must be in"),
@@ -257,9 +344,45 @@ def test_the_number_of_visits_needed_gives_the_precision():
         ({}, {"policy": "a", "probability": "p"}, "probability must be a column of the log"),
         ({"probability": [0.5, 0.0]}, {"policy": "a"}, r"probability of line 2 must be in \(0, 1\]"),
         ({"reward": [0.5, 7.0]}, {"policy": "a"}, r"log must be a log of rewards in \[0, 1\]"),
+        (
+            {"reward": [0.5, 7.0], "probability": [1.0, 1.0]},
+            {"policy": "a"},
+            r"log must be a log of rewards in \[0, 1\]",
+        ),
     ],
 )
 def test_bad_arguments_are_rejected(change, arguments, message):
     log = {"arm": ["a", "b"], "reward": [0.0, 1.0], "probability": [0.5, 0.5], **change}
     with pytest.raises(ValueError, match=message):
         kibitz.evaluate(log, **arguments)
+
+
+def test_the_script_reads_the_open_bandit_sample_from_a_wheel(tmp_path, capsys):
+    """The wheel of this test has the files and columns of obp; its clicks are drawn here."""
+    spec = importlib.util.spec_from_file_location("open_bandit", OPEN_BANDIT)
+    open_bandit = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(open_bandit)
+    rng, n, expected = np.random.default_rng(12), 400, []
+    with zipfile.ZipFile(tmp_path / "obp.whl", "w") as wheel:
+        for campaign in ("all", "men", "women"):
+            items, positions = rng.integers(3, size=(2, n)), rng.integers(1, 4, size=(2, n))
+            items[1] = np.minimum(items[1], 1)  # BTS does not show the last item
+            clicks = rng.random((2, n)) < 0.3
+            for k, policy in enumerate(("random", "bts")):
+                lines = ["item_id,position,click,propensity_score"]
+                rows = zip(items[k], positions[k], clicks[k], strict=True)
+                lines += [f"{item},{position},{click:d},{1 / 3}" for item, position, click in rows]
+                name = f"obp/dataset/obd/{policy}/{campaign}/{campaign}.csv"
+                wheel.writestr(name, "\n".join(lines))
+            shares = np.zeros((3, 4))
+            np.add.at(shares, (items[1], positions[1]), 1 / n)
+            value = np.mean(9 * shares[items[0], positions[0]] * clicks[0])
+            expected.append([100 * clicks[1].mean(), 100 * value])
+    open_bandit.main(str(tmp_path / "obp.whl"))
+    output = capsys.readouterr().out
+    assert output.count("3 items, 400 uniform impressions") == 3
+    earned = re.findall(r"BTS earned ([\d.]+) %", output)
+    values = re.findall(r"shares of BTS +([\d.]+)", output)
+    printed = np.array([earned, values], float).T
+    np.testing.assert_allclose(printed, expected, atol=0.0051)
+    assert output.count("kibitzer") == output.count("thompson") == 3

@@ -29,7 +29,7 @@ VALID_ARGUMENTS = {
     "compact": {"before": 0.0}, "erase": {"key": "visit-1"},
     "report": {}, "verdict": {}, "events": {}, "export": {"file": "log.csv"},
 }  # fmt: skip
-UNTESTED_METHODS = {"batch", "close", "arms", "check"}  # internal, or without arguments
+UNTESTED_METHODS = {"batch", "close", "arms", "alarms", "check"}  # internal, or without arguments
 
 
 @pytest.fixture

@@ -136,7 +136,7 @@ def test_an_invalid_log_raises_value_error(memory, content, sentence):
         kibitz.from_log(7)
 
 
-def test_a_log_with_silence_uses_decisions_up_to_the_last_silent_one(memory):
+def test_a_log_with_silence_uses_decisions_up_to_the_last_silent_decision(memory):
     """Unsettled decisions are ignored: their clicks are in the log, their missing clicks are not."""
     setting = {"rewards": "bernoulli", "patience": 10.0, "silence": 0.0, "seed": 1}
     with kibitz.agent(memory / "s.db", "clicks", arms=["blue", "green"], **setting) as agent:

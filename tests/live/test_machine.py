@@ -248,7 +248,7 @@ class History(RuleBasedStateMachine):
         self.agent.compact(self.now - seconds)
         assert self.agent.arms() == arms
         assert self.agent.check() == []
-        rows = self.agent.store.read(lambda database: database.rows("select id from decisions"))
+        rows = self.agent.store.read(lambda database: database.execute("select id from decisions"))
         stored_ids = {id for (id,) in rows}
         newly_removed = self.model.decisions.keys() - stored_ids - self.model.removed
         self.model.removed |= newly_removed
@@ -271,7 +271,7 @@ class History(RuleBasedStateMachine):
         """Crash in the middle of a transaction, then open the agent again."""
 
         def work(database):
-            database.rows("update agents set n_asks = 99")
+            database.execute("update agents set n_asks = 99")
             raise RuntimeError("killed")
 
         with pytest.raises(RuntimeError):

@@ -200,7 +200,7 @@ def test_a_store_that_becomes_available_late_is_opened(store_file, monkeypatch, 
     deadline = time.monotonic() + 10
     while not store.is_open and time.monotonic() < deadline:
         time.sleep(0.01)
-    assert store.read(lambda database: database.rows("select 1")) == [(1,)]
+    assert store.read(lambda database: database.execute("select 1")) == [(1,)]
     assert store.measure_size() > 0
     assert len(n_calls) == 3
     assert [record.levelname for record in caplog.records] == ["ERROR", "ERROR"]
@@ -266,6 +266,24 @@ def test_metrics_count_requests_results_commits_and_agents(store_file, service):
     }  # fmt: skip
     for name, n in totals.items():
         assert value(f"kibitz_{name}", agent="checkout") == n
+
+
+def test_metrics_count_shows_and_imported_rows(store_file, service):
+    running = service(store_file)
+    routes = {"name": "routes", "arms": ["n", "e"], "rewards": "bernoulli", "shows": [[1, 1], [0, 1]]}
+    assert running.send("POST", "/v1/agents", routes)[0] == 201
+    pull = running.send("POST", "/v1/agents/routes/ask")[2]
+    shown = [{"arm": "e", "reward": 1, "shown_by": pull["id"]}]
+    assert running.send("POST", "/v1/agents/routes/observe", shown)[0] == 200
+    for _ in range(2):
+        history = b"arm,reward,key\nblue,1,a\ngreen,0,b\n"
+        running.send("POST", f"{PATH}/import", history, content_type="text/csv")
+    metrics = read_metrics(running.send("GET", "/metrics")[2])
+    for name, agent, n in (("shows", "routes", 1), ("looks", "routes", 0), ("looks", "checkout", 2)):
+        assert metrics[f"kibitz_{name}_total", (("agent", agent),)] == n
+    for result in ("counted", "duplicate"):
+        labels = ("agent", "checkout"), ("result", result)
+        assert metrics["kibitz_results_total", labels] == 2
 
 
 def test_metrics_of_an_unavailable_store_say_so(store_file, service, monkeypatch):

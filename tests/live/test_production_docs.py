@@ -68,11 +68,12 @@ def test_documented_probes_exist(memory, service):
 
 
 def test_documented_limits_are_those_of_the_service():
-    from kibitz.live.service import agents, group_commit, http, server
+    from kibitz.live.agent.history import BATCH_SIZE
+    from kibitz.live.service import agents, group_commit, server
 
     assert f"{agents.MAX_IMPORT_BYTES // 2**20} MiB per request" in PAGE_TEXT
     assert f"at {group_commit.MAX_WAITING}, requests get 503" in PAGE_TEXT
     assert f"{group_commit.MAX_GROUP} all the time" in PAGE_TEXT
-    assert f"transactions of {http.MAX_BATCH} rows" in agents.import_history.endpoint.function.__doc__
+    assert f"transactions of {BATCH_SIZE} rows" in agents.import_history.endpoint.function.__doc__
     grace_seconds = int(re.search(r"terminationGracePeriodSeconds: (\d+)", PAGE_TEXT)[1])
     assert grace_seconds > server.MAX_STOP_SECONDS

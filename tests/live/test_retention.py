@@ -19,6 +19,7 @@ import kibitz
 from kibitz.live.agent.agent import check_store
 from kibitz.live.agent.backup import back_up, restore
 from kibitz.live.store import schema, sqlite
+from kibitz.live.store.postgresql import PostgreSQLDatabase
 
 FILES = Path(__file__).with_name("files")
 
@@ -51,6 +52,7 @@ POLICIES = [
     ("kibitzer", {}),
     ("silence", {"patience": 20.0, "silence": 0.0}),
     ("thompson", {"policy": kibitz.thompson("bounded"), "patience": 20.0}),
+    ("lookout", {"policy": kibitz.lookout(rewards="bounded"), "patience": 20.0}),
     ("ucb_second", {"policy": kibitz.ucb_second()}),
     ("etc_ocucb", {"policy": kibitz.etc_ocucb(), "bucket": 0.0, "patience": 0.5}),
 ]
@@ -69,7 +71,7 @@ def test_compaction_keeps_every_number(url, name, arguments):
         kinds = [event.kind for event in agent.events()]
         assert kinds[:4] == ["added"] * 3 + ["checkpoint"]
         assert kinds[-1] == "compacted"
-        rows = agent.store.read(lambda database: database.rows("select id, status from decisions"))
+        rows = agent.store.read(lambda database: database.execute("select id, status from decisions"))
         assert 20 < len(rows) < 60
         # a second compaction, and everything that changes an old decision, an arm or the state
         assert agent.compact(2e9 + 50) > 0
@@ -153,7 +155,7 @@ def test_the_key_of_a_decision_in_a_checkpoint_is_erased(memory):
     file = memory / "shop.db"
     with create_agent(file, n=40) as agent:
         agent.compact(2e9 + 20)
-        content = agent.store.read(lambda db: db.rows("select content from checkpoints"))[0][0]
+        content = agent.store.read(lambda db: db.execute("select content from checkpoints"))[0][0]
         key = "visitor-8@example.org"  # the decision is pending
         assert key in content
         assert agent.erase(key) == ["erased"]
@@ -161,14 +163,28 @@ def test_the_key_of_a_decision_in_a_checkpoint_is_erased(memory):
         assert agent.check() == []
 
 
-def test_keys_are_erased_on_postgresql(database):
+def test_keys_are_erased_on_postgresql(postgresql, database):
+    """Neither the tables nor the planner's statistics nor the files of the server keep the keys."""
+    keys = ["visitor-8@example.org", "visitor-25@example.org"]
+    folder = Path(postgresql.psql("show data_directory").split()[2])
+    in_statistics = "select 1 from pg_stats where histogram_bounds::text ~ 'visitor-25@'"
+
+    def read_server_files():
+        postgresql.psql("checkpoint")
+        paths = [path for path in folder.rglob("*") if path.is_file() and "pg_wal" not in path.parts]
+        return b"".join(path.read_bytes() for path in paths)
+
     with create_agent(database, n=30) as agent:
         agent.compact(2e9 + 10)
-        assert agent.erase(["visitor-8@example.org", "visitor-25@example.org"]) == ["erased"] * 2
+        agent.store.write(lambda db: db.execute("analyze decisions"))
+        assert agent.store.read(lambda db: db.execute(in_statistics))
+        assert all(key.encode() in read_server_files() for key in keys)
+        assert agent.erase(keys) == ["erased"] * 2
         for table in ("events", "decisions", "checkpoints"):
-            rows = agent.store.read(lambda db, t=table: db.rows(f"select * from {t}"))
-            assert "visitor-8@" not in str(rows)
-            assert "visitor-25@" not in str(rows)
+            rows = agent.store.read(lambda db, t=table: db.execute(f"select * from {t}"))
+            assert not any(key in str(rows) for key in keys)
+        assert not agent.store.read(lambda db: db.execute(in_statistics))
+        assert not any(key.encode() in read_server_files() for key in keys)
         assert agent.check() == []
 
 
@@ -221,6 +237,38 @@ def test_a_kill_between_statements_leaves_all_or_nothing(memory, operation):
     assert statement > 15
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("operation", ["compact", "erase"])
+def test_a_kill_on_postgresql_leaves_all_or_nothing(database, operation):
+    """The same on PostgreSQL, with a new agent for each statement."""
+    key = "visitor-9@example.org"
+    for statement in itertools.count():
+        name = f"agent-{statement}"
+        with create_agent(database, name, n=16) as agent:
+            arms = agent.arms()
+        child = os.fork()
+        if child == 0:
+            with contextlib.suppress(BaseException):
+                agent = create_agent(database, name)
+                kill_before(statement)
+                agent.compact(2e9 + 12) if operation == "compact" else agent.erase(key)
+                os._exit(0)
+            os._exit(1)
+        status = os.waitpid(child, 0)[1]
+        with create_agent(database, name) as agent:
+            assert agent.check() == []
+            assert agent.arms() == arms
+            kinds = [event.kind for event in agent.events()]
+            is_done = ("compacted" if operation == "compact" else "erased") in kinds
+            assert (key not in {event.key for event in agent.events()}) == is_done
+            assert agent.store.read(lambda db: db.execute("select needs_purge from kibitz")) == [(0,)]
+        if not os.WIFSIGNALED(status):
+            assert os.waitstatus_to_exitcode(status) == 0
+            assert is_done
+            break
+    assert statement > 15
+
+
 def kill_before(statement):
     """Make this process kill itself just before it executes SQL statement number `statement`."""
     count = itertools.count()
@@ -233,8 +281,9 @@ def kill_before(statement):
 
         return execute_or_kill
 
-    sqlite.SQLiteDatabase.rows = kill_at_statement(sqlite.SQLiteDatabase.rows)
-    sqlite.SQLiteDatabase.many = kill_at_statement(sqlite.SQLiteDatabase.many)
+    for database in (sqlite.SQLiteDatabase, PostgreSQLDatabase):
+        database.execute = kill_at_statement(database.execute)
+        database.execute_many = kill_at_statement(database.execute_many)
 
 
 WORKER = """
@@ -255,7 +304,7 @@ for n in range(first, first + 1000):
 
 
 @pytest.mark.slow
-def test_killed_processes_lose_nothing_and_erase_what_they_said(memory):
+def test_killed_processes_lose_nothing_and_erase_what_they_acknowledged(memory):
     """A process that asks, erases and compacts is killed (kill -9) at 12 random moments."""
     file, rng, said = memory / "store" / "shop.db", random.Random(1), []
     file.parent.mkdir()

@@ -29,7 +29,7 @@ BODIES = {
     "observe": {"arm": "blue", "reward": 1.0},
     "forget": {"id": 1}, "correct": {"id": 1, "reward": 1.0}, "arms": {"arm": "red"},
     "arms/": {"state": "paused"}, "rewards": {"rewards": "bernoulli"},
-    "erase": {"key": "visit-1"},
+    "erase": {"key": "visit-1"}, "compact": {"before": "2026-01-31"},
     "/v1/agents": {"name": "banner", "arms": ["old", "new"], "rewards": "bernoulli"},
 }  # fmt: skip
 OPERATIONS = [route.endpoint for route in ROUTES]
@@ -90,7 +90,7 @@ def test_every_route_is_tested():
     assert open_paths == {"/livez", "/readyz", "/healthz", "/metrics"}  # see test_operations.py
     n_deleted = len([operation for operation in OPERATIONS if operation.method == "DELETE"])
     assert n_deleted == 1  # see test_agents_http.py
-    assert len(REQUESTS) == len(OPERATIONS) - len(open_paths) - n_deleted == 18
+    assert len(REQUESTS) == len(OPERATIONS) - len(open_paths) - n_deleted == 19
 
 
 def test_requests_without_a_valid_token_are_rejected(service_and_agent):
@@ -156,7 +156,7 @@ def test_a_token_for_one_agent_gives_no_access_to_others(service_and_agent):
 def test_a_token_is_stored_as_a_hash_and_revoked_within_a_second(service_and_agent):
     service, agent = service_and_agent
     new_token = token(agent, "read")
-    rows = agent.store.read(lambda database: database.rows("select * from tokens"))
+    rows = agent.store.read(lambda database: database.execute("select * from tokens"))
     assert new_token.partition(".")[2] not in repr(rows)
     assert [stored_token.role for stored_token in tokens.list_tokens(agent.store)] == ["read"]
     service.send("GET", PATH)
@@ -403,8 +403,14 @@ def test_the_key_is_read_from_the_header_or_the_body(service_and_agent):
     message = check_error(
         service.send("POST", ask, {"key": "b"}, idempotency_key="a"), 422, "invalid"
     )
-    assert message == "key 'b' differs from the header Idempotency-Key 'a'"
+    assert (
+        message
+        == "key 'b' in the body differs from 'a' in the header Idempotency-Key; send one of them"
+    )
     assert service.send("POST", ask, idempotency_key="ä")[2]["key"] == "ä"
+    rows = [{"arm": "blue", "reward": 1.0, "key": "c"}]
+    observe = f"{PATH}/observe"
+    check_error(service.send("POST", observe, rows, idempotency_key="a"), 422, "invalid")
 
 
 # ---------------------------------------------------------------------------------- the writer
@@ -529,7 +535,10 @@ def test_openapi_examples_agree_with_the_service(service_and_agent):
         answer_body = dict(answer[2])
         for dict_ in (example, answer_body):
             dict_.pop("asked_at", None)
-        assert answer_body == example if path_end != "look" else set(answer_body) == set(example)
+        if path_end in ("look", "compact"):  # the numbers depend on the agent and on the clock
+            answer_body = dict.fromkeys(answer_body)
+            example = dict.fromkeys(example)
+        assert answer_body == example
     for operation in READ_OPERATIONS:
         description = openapi_document["paths"][operation.path]["get"]
         assert description["summary"]

@@ -164,7 +164,7 @@ def test_a_check_finds_wrong_settled_counts(memory):
         ]:
 
             def work(database, change=change):
-                database.rows(change)
+                database.execute(change)
                 raise RuntimeError(check_agent(database))
 
             def check_agent(database):
@@ -213,7 +213,7 @@ def test_an_ask_reads_few_of_many_unsettled_decisions(memory):
         assert agent.store.read(count_rows) == (1, 1, 8)
         plans = agent.store.read(
             lambda db: [
-                db.rows(
+                db.execute(
                     f"explain query plan select id from decisions where agent = 1 and {condition}"
                 )
                 for condition in (
@@ -332,7 +332,7 @@ def test_a_declaration_is_an_event_that_limits_later_rewards(url):
         assert agent.declare_rewards("bernoulli") == "declared"
         assert agent.declare_rewards("bernoulli") == "duplicate"
         event = list(agent.events())[-1]
-        assert event[2:] == ("declared_bernoulli", *[None] * 6)
+        assert event[2:] == ("declared_bernoulli", *[None] * 7)
         assert agent.policy == kibitz.ucb(2.0)
         assert agent.config.unit == unit_before
         assert agent.report().attrs["rewards"] == "bernoulli"

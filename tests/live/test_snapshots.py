@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import json
 import threading
-from collections import Counter
+from collections import Counter, defaultdict
 
 import pytest
 
@@ -12,6 +12,7 @@ import kibitz
 from kibitz.live.agent.report import to_plain
 from kibitz.live.dashboard import snapshots
 from kibitz.live.dashboard.snapshots import Feed, Shares
+from kibitz.live.events import project
 from kibitz.live.service.changes import Changes
 from kibitz.live.store import queries
 
@@ -74,6 +75,43 @@ def test_shares_agree_with_the_log(url, monkeypatch, limit):
         assert shares.to_plain(names, 2)["arms"] == sorted(name for name, _ in most_pulled)
 
 
+@pytest.mark.parametrize("limit", [7, 50_000])
+def test_means_agree_with_the_log(url, monkeypatch, limit):
+    monkeypatch.setattr(snapshots, "MAX_DECISIONS", limit)
+    shares, now = Shares(has_means=True), 2e9
+    options = {"rewards": "bounded", "patience": 50.0, "silence": 0.25, "alarms": 0.1, "seed": 1}
+    with kibitz.agent(url, "shop", arms=["blue", "green"], **options) as agent:
+        for batch in range(70):
+            now += 10
+            agent.now = lambda at=now: at
+            decisions = [*agent.ask(n=10), agent.look()]
+            agent.tell([(decision.id, decision.id % 7 / 8) for decision in decisions[::2]])
+            if batch == 30:
+                agent.add("red")
+            if batch % 23 == 0:
+                agent.forget(decisions[1].id)
+                agent.observe("blue", 0.5)
+            names = [arm.name for arm in agent.arms()]
+            while not agent.store.read(lambda db: read_next(shares, db, len(names))):  # noqa: B023
+                pass
+        events, config = list(agent.events()), agent.config
+        data = shares.to_plain(names, len(names))
+    replayed = project(events, config.patience, config.silence, monitor=config.monitor)
+    rewards = defaultdict(list)
+    for record in replayed.decisions.values():
+        if record.place is not None:
+            interval = (record.stage - 1) // shares.width
+            rewards[names[record.arm], interval].append(record.settled_reward)
+    assert shares.width == 16
+    for name, means in zip(data["arms"], data["means"], strict=True):
+        assert len(means) == len(data["totals"]) == 44
+        for interval, mean in enumerate(means):
+            settled = rewards.pop((name, interval), None)
+            assert mean == (settled and pytest.approx(sum(settled) / len(settled)))
+    assert not rewards
+    assert shares.n_settled.sum() == replayed.n_settled - 3  # three of them were forgotten
+
+
 def test_each_decision_is_read_once(memory):
     rows_read = []
 
@@ -81,10 +119,10 @@ def test_each_decision_is_read_once(memory):
         def __init__(self, database):
             self.database = database
 
-        def rows(self, statement, *values):
+        def execute(self, statement, *values):
             if "from decisions" in statement:
                 rows_read.append(values[-2:])
-            return self.database.rows(statement, *values)
+            return self.database.execute(statement, *values)
 
     shares = Shares()
     with create_agent(memory / "shop.db") as agent:

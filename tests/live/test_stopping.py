@@ -232,7 +232,7 @@ def test_the_loss_is_the_largest_gap_that_is_not_excluded(is_gaussian):
             assert pair_evidence(*pair_counts, smaller_gap, is_gaussian)[0] < threshold
 
 
-def test_the_example_of_a_real_test():
+def test_the_verdict_on_a_real_test_names_the_loss():
     counts = [(2551, 39), (2629, 68), (2539, 49), (2661, 63)]
     answer = verdict(counts)
     assert answer.winner is None
@@ -252,7 +252,7 @@ def test_the_example_of_a_real_test():
     )
 
 
-def test_the_sentence_of_each_verdict():
+def test_each_kind_of_verdict_has_a_sentence():
     answer = verdict([(10_000, 1000), (10_000, 700)])
     assert (answer.winner, answer.may_stop, answer.out) == ("a", True, ("b",))
     assert (answer.loss_high, answer.remaining) == (0.0, 0)

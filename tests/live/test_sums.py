@@ -41,6 +41,93 @@ def test_a_corrected_typo_leaves_no_trace(url):
         assert agent.check() == []
 
 
+@pytest.mark.parametrize("typo", [1e20, -1e20, 1e100])
+@pytest.mark.parametrize("is_first", [False, True])
+def test_a_corrected_typo_leaves_no_trace_in_the_monitor(memory, typo, is_first):
+    """If the typo is corrected before it settles, the agent is as if it had never been made.
+
+    If it is corrected later, the alarms stay, and the counts since the last change are exact.
+    """
+    reports = []
+    for is_late in (False, True):
+        with create_agent(memory / f"{is_late}.db", patience=10.0, alarms=0.1) as agent:
+            clock = [4e9]
+            agent.now = lambda clock=clock: clock[0]
+            rewards = [typo, *[0.7] * 100] if is_first else [*[0.7] * 100, typo]
+            agent.observe([("blue", reward, str(k)) for k, reward in enumerate(rewards)], force=True)
+            id = 1 if is_first else 101
+            for step in range(4):
+                if step == is_late:
+                    agent.correct(id, 0.7)
+                clock[0] += 20
+                agent.observe([("blue", 0.7, f"{step} {k}") for k in range(40)])
+                assert agent.check() == []
+            clock[0] += 20
+            reports.append((agent.alarms(), agent.report(), is_late))
+    for alarms, report, is_late in reports:
+        last = 1 if not alarms else alarms[-1].since_id
+        assert bool(alarms) == is_late
+        assert int(report["n_settled"][0]) == 101 + 4 * 40 - last + 1
+        assert float(report["mean"][0]) == pytest.approx(0.7, abs=1e-11)
+
+
+def test_lookout_forgets_an_arm_whose_reward_was_corrected_by_many_scales(memory):
+    """A typo raises a false alarm, so the policy cannot subtract it with the right weight."""
+    for typo in (50.0, 1e20):
+        with create_agent(memory / f"{typo}.db", policy=kibitz.lookout(), patience=10.0) as agent:
+            rng = random.Random(1)
+            for step in range(300):
+                decision = agent.ask()
+                agent.tell(decision.id, rng.gauss(float(decision.arm == "green"), 0.5))
+                if step == 50:
+                    agent.observe("green", typo, "typo", force=True)
+                if step == 53:
+                    id = next(event.id for event in agent.events() if event.key == "typo")
+                    agent.correct(id, 1.0)
+                    n_before = agent.arms()[1].n_pulls
+            assert agent.arms()[1].n_pulls - n_before > 200
+            assert agent.check() == []
+
+
+def test_lookout_counts_corrected_reports_ahead_exactly(memory):
+    """A pending decision keeps the later reports ahead; a typo among them is corrected there."""
+    with create_agent(memory / "a.db", policy=kibitz.lookout(), patience=1e6) as agent:
+        agent.ask()
+        for _ in range(100):
+            agent.observe("blue", 0.7)
+        agent.observe("blue", 1e20, "typo", force=True)
+        agent.correct(102, 0.7)
+        row = agent.store.read(lambda db: queries.read_agent(db, "checkout"))
+        state = policy_state.from_json(row.state, policy_state.init(agent.config, 2))
+        assert state.looks_ahead.tolist() == [101, 0]
+        counted = policy_state.count_ahead(agent.config, state)
+        mean = counted.statistics.sums[0] / counted.statistics.n_observed[0]
+        assert agent.config.unit * mean == pytest.approx(0.7)
+
+
+@pytest.mark.parametrize("policy", [None, kibitz.ucb(), kibitz.lookout()], ids=repr)
+@pytest.mark.parametrize("scale", [1e-50, 1.0, 1e50])
+def test_an_agent_survives_rewards_of_any_size(memory, policy, scale):
+    """No accepted reward raises an error or a warning, then or later, and reports still work."""
+    with create_agent(
+        memory / "a.db", policy=policy, scale=scale, patience=10.0, silence=scale, alarms=0.1
+    ) as agent:
+        clock = [4e9]
+        agent.now = lambda: clock[0]
+        rewards = [scale, 1e100, -1e100, 5e-324, 1e20]
+        agent.observe([("blue", x, str(x)) for x in rewards], force=True)
+        for step in range(10):
+            clock[0] += 7
+            agent.look()
+            id = agent.ask().id
+            if step % 2:
+                agent.tell(id, rewards[step // 2], force=True)
+            if step > 5:
+                agent.correct(step - 5, scale)
+            kibitz.format_report(agent.report())
+            assert agent.check() == []
+
+
 def test_check_compares_sums_with_exact_arithmetic(url, monkeypatch):
     """The check finds rounded sums even if the replay rounds in the same way."""
 

@@ -4,10 +4,11 @@ The log is the source of truth. The store also holds the projection, which can b
 log at any time (`project`). Compaction replaces the first events of a log by a checkpoint, which is
 the projection of these events without the decisions that can no longer change (`make_checkpoint`).
 
-A decision is a `pull`, a `look`, or an `observe` (an observation that was not asked for). A pull or
-look is `pending` until its reward is reported; then it is `told`. A decision without a report
-becomes `forgotten`, or `silent` if the agent counts silence as a reward. A late report still makes
-the decision `told`.
+A decision is a `pull`, a `look`, an `observe` (an observation that was not asked for), or a `show`
+(an observation of another arm that a pull showed; `shown_by` is the id of the pull). A pull or look
+is `pending` until its reward is reported; then it is `told`. A decision without a report becomes
+`forgotten`, or `silent` if the agent counts silence as a reward. A late report still makes the
+decision `told`.
 
 **Settled counts.** Means and confidence intervals use settled decisions only. If the agent forgets
 decisions without a report, a decision settles when it is reported. If the agent counts silence as a
@@ -16,6 +17,11 @@ reported reward, or the reward of silence. The settled decisions are then the fi
 log, so the settled counts do not depend on whether clicks are reported sooner than missing clicks.
 A report that arrives later does not change the settled counts; a correction does. No event records a
 settlement: the time of each event determines which decisions have settled before it.
+
+**Alarms.** An agent with a monitor (`kibitz.live.monitor`) gives the settled rewards to a change
+detector, in the order of the decisions. `Projection.n_settled` then counts the decisions that are
+older than the patience, also if the agent forgets decisions. An alarm is not an event, because the
+log determines it.
 
 **Time.** Each event has the time of the clock, but no earlier time than the event before it, unless
 the clock is more than `CLOCK_TOLERANCE` behind that event. Then a clock was wrongly ahead at the
@@ -38,18 +44,22 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-DECISION_KINDS = ("pull", "look", "observe")  # the events that create a decision
+from kibitz.live.monitor import Alarm, Monitor, add_observation, correct_observation
+
+DECISION_KINDS = ("pull", "look", "observe", "show")  # the events that create a decision
 ARM_STATUS = {"added": "active", "resumed": "active", "paused": "paused", "retired": "retired"}
 CLOCK_TOLERANCE = 3600.0  # seconds; if clocks differ by more, the clock that is ahead is wrong
 DECLARATIONS = {"declared_bernoulli": "bernoulli", "declared_bounded": "bounded"}
 REPORT_KINDS = ("told", "corrected", "forgotten", "silent")  # the events that change a decision
+KIND_SUMS = ("pull_sum", "look_sum", "show_sum")  # the sums of an arm by kind of decision
 NOTES = ("checkpoint", "compacted", "erased")  # events that do not change the projection
 
 
 class Event(NamedTuple):
     """An event of the log.
 
-    Its fields are `seq`, `at`, `kind`, `id`, `arm`, `reward`, `key`, `probability` and `bucket`.
+    Its fields are `seq`, `at`, `kind`, `id`, `arm`, `reward`, `key`, `probability`, `bucket` and
+    `shown_by`.
     """
 
     seq: int  # 1, 2, 3, ... for each agent
@@ -61,6 +71,7 @@ class Event(NamedTuple):
     key: str | None
     probability: float | None = None  # with which the arm was chosen; None if it is unknown
     bucket: str | None = None  # numbers of the arms of the bucket, such as "0 1 2"
+    shown_by: int | None = None  # id of the pull that showed this reward
 
 
 class Decision(NamedTuple):
@@ -99,15 +110,16 @@ class Decision(NamedTuple):
 
 @dataclass(slots=True)
 class Arm:
-    """The counts of an arm. `n_pulls` and `n_looks` count reports, not requests.
+    """The counts of an arm. `n_pulls`, `n_looks` and `n_shows` count reports, not requests.
 
-    `n_settled`, `settled_sum` and `settled_squares` are the number, the sum and the sum of squares of
-    the settled rewards, of pulls and looks together. `n_unsettled` and `n_late` stay 0 unless the
-    agent counts silence as a reward.
+    `n_shows` counts what pulls of other arms showed of this arm. `n_settled`, `settled_sum` and
+    `settled_squares` are the number, the sum and the sum of squares of all settled rewards.
+    `n_unsettled` and `n_late` stay 0 unless the agent counts silence as a reward.
 
     Each sum is the float nearest to the exact sum. `remainders` has, by the name of the sum, the
     floats that must be added to it for the exact sum; most sums of clicks have none. `bucket_counts`
-    has the number of settled bucket decisions by the arms of the bucket.
+    has the number of settled bucket decisions by the arms of the bucket. `scan` is the state of the
+    change detector, or [] if there is none.
     """
 
     name: str
@@ -127,18 +139,21 @@ class Arm:
     settled_squares: float = 0.0
     n_unsettled: int = 0  # decisions whose reward may still change
     n_late: int = 0  # reports that arrived after their decision had settled
+    n_shows: int = 0
+    show_sum: float = 0.0
     remainders: dict[str, list[float]] = field(default_factory=dict)
     bucket_counts: dict[str, int] = field(default_factory=dict)
+    scan: list[Any] = field(default_factory=list)
 
     @property
     def n_observed(self) -> int:
-        """The number of observed rewards, from pulls and from looks."""
-        return self.n_pulls + self.n_looks
+        """The number of observed rewards, from pulls, from looks and from what pulls showed."""
+        return self.n_pulls + self.n_looks + self.n_shows
 
     @property
     def total(self) -> float:
         """The float nearest to the exact sum of all observed rewards."""
-        return math.fsum([*self._parts("pull_sum"), *self._parts("look_sum")])
+        return math.fsum([part for name in KIND_SUMS for part in self._parts(name)])
 
     @property
     def mean(self) -> float:
@@ -151,7 +166,7 @@ class Arm:
         return self.settled_sum / self.n_settled if self.n_settled else float("nan")
 
     def count_decision(self, kind: str, silence: float | None) -> None:
-        """Count a new decision. An `observe` is never pending."""
+        """Count a new decision. An `observe` or a `show` is never pending."""
         self.n_unsettled += silence is not None
         if kind == "pull":
             self.n_asked += 1
@@ -166,17 +181,21 @@ class Arm:
         reward: float | None,
         silence: float | None,
         is_settled: bool = False,
+        monitor: Monitor | None = None,
     ) -> None:
         """Apply a told, corrected, forgotten or silent event to a decision and to this arm.
 
         `silence` is the reward that silence counts as, or None if the agent forgets decisions.
         `is_settled` says whether the decision has settled; it is used only if `silence` is a number.
         """
+        old_reward = record.settled_reward
         self._count(record, kind, reward)
         if reward is None:
             return
         if silence is None or (kind == "corrected" and record.settled_reward is not None):
             self._count_settled(record, reward)
+            if monitor is not None and record.place is not None and old_reward is not None:
+                correct_observation(self.scan, monitor, record.place, old_reward, reward)
         elif kind == "told" and is_settled:
             self.n_late += 1
 
@@ -226,10 +245,11 @@ class Arm:
         old = record.reward or 0.0
         if is_pull:
             self.n_pulls += is_first
-            self._replace("pull_sum", old, reward)
+        elif record.kind == "show":
+            self.n_shows += is_first
         else:
             self.n_looks += is_first
-            self._replace("look_sum", old, reward)
+        self._replace(name_sum(record.kind), old, reward)
         self._replace("squares", old * old, reward * reward)
         record.reward = reward
         if kind == "told":
@@ -241,7 +261,7 @@ class Arm:
         if record.status == "forgotten":
             self.n_forgotten -= is_pull
             self.looks_forgotten -= not is_pull
-        elif record.kind != "observe":
+        elif record.kind in ("pull", "look"):
             self.n_pending -= is_pull
             self.looks_pending -= not is_pull
 
@@ -261,16 +281,22 @@ class DecisionRecord:
     settled_reward: float | None = None  # the reward in the settled counts
     probability: float | None = None
     bucket: str | None = None
+    shown_by: int | None = None  # id of the pull that showed the reward
+    place: int | None = None  # among the rewards of its arm in the change detector, counted from 1
 
 
 class Reward(NamedTuple):
-    """A reward of a decision, as an event reported or corrected it."""
+    """A reward of a decision, as an event reported or corrected it.
+
+    The reward is None if the decision was forgotten. A new arm has an entry of the kind "added", with
+    id 0.
+    """
 
     id: int
     kind: str
     arm: int
     stage: int
-    reward: float
+    reward: float | None
 
 
 @dataclass(slots=True)
@@ -286,11 +312,12 @@ class Projection:
     n_decisions: int = 0
     n_events: int = 0
     n_asks: int = 0
-    n_settled: int = 0  # number of settled decisions, if the agent counts silence as a reward
+    n_settled: int = 0  # number of decisions that are older than the patience, if this matters
     rewards: str | None = None  # the declared kind of rewards
     latest: float = 0.0
     order: list[Reward] = field(default_factory=list)  # in the order of the events
     removed: list[dict[str, list[float]]] = field(default_factory=list)
+    alarms: list[Alarm] = field(default_factory=list)
 
     def set_back(self, at: float) -> None:
         """Give the time `at` to all decisions with a later time, which came from a wrong clock."""
@@ -327,6 +354,7 @@ def project(
     patience: float | None = None,
     silence: float | None = None,
     checkpoint: Projection | None = None,
+    monitor: Monitor | None = None,
 ) -> Projection:
     """Replay a log and return its projection; raise ValueError if the log is inconsistent.
 
@@ -347,8 +375,8 @@ def project(
         if event.at < p.latest:
             p.set_back(event.at)
         p.n_events, p.latest = event.seq, event.at
-        if patience is not None and silence is not None:
-            _settle_decisions(p, event.at, patience, silence)
+        if patience is not None and (silence is not None or monitor is not None):
+            _settle_decisions(p, event.at, patience, silence, monitor)
         if event.kind in NOTES:
             continue
         if event.kind in DECLARATIONS:
@@ -359,6 +387,7 @@ def project(
         if event.kind == "added":
             arm_indices[event.arm] = len(p.arms)
             p.arms.append(Arm(event.arm))
+            p.order.append(Reward(0, "added", arm_indices[event.arm], 0, None))
             continue
         if event.arm not in arm_indices:
             raise ValueError(f"event {event.seq} names an unknown arm: {event.arm!r}")
@@ -371,20 +400,36 @@ def project(
             record = p.decisions.get(event.id or 0)
             if event.id is None or record is None:
                 raise ValueError(f"event {event.seq} names an unknown decision: {event.id}")
-            if event.reward is not None:
-                p.order.append(Reward(event.id, record.kind, record.arm, record.stage, event.reward))
-            arm.apply(record, event.kind, event.reward, silence, event.id <= p.n_settled)
+            p.order.append(Reward(event.id, record.kind, record.arm, record.stage, event.reward))
+            arm.apply(record, event.kind, event.reward, silence, event.id <= p.n_settled, monitor)
     return p
 
 
-def _settle_decisions(p: Projection, at: float, patience: float, silence: float) -> None:
+def _settle_decisions(
+    p: Projection, at: float, patience: float, silence: float | None, monitor: Monitor | None
+) -> None:
     """Settle the decisions that are older than the patience at time `at`, in order."""
     while p.n_settled < p.n_decisions:
         record = p.decisions[p.n_settled + 1]
         if not has_settled(record.asked_at, at, patience):
             return
-        p.arms[record.arm].settle(record, silence)
         p.n_settled += 1
+        p.alarms += settle_decision(p.arms, p.n_settled, record, silence, monitor)
+
+
+def settle_decision(
+    arms: list[Arm], id: int, record: DecisionRecord, silence: float | None, monitor: Monitor | None
+) -> list[Alarm]:
+    """Settle a decision that is older than the patience; return the alarm that it raises, or []."""
+    arm = arms[record.arm]
+    if silence is not None:
+        arm.settle(record, silence)
+    if monitor is None or record.settled_reward is None:
+        return []
+    reward, asked_at = record.settled_reward, record.asked_at
+    alarm = add_observation(arm.scan, monitor, record.arm, id, asked_at, reward)
+    record.place = arm.scan[0]
+    return [] if alarm is None else [alarm]
 
 
 def _add_decision(
@@ -401,39 +446,47 @@ def _add_decision(
         max(1, p.n_asks),
         probability=event.probability,
         bucket=event.bucket,
+        shown_by=event.shown_by,
     )
     p.n_decisions = event.id
     p.decisions[event.id] = record
     arm.count_decision(event.kind, silence)
-    if event.kind == "observe":
+    if event.kind in ("observe", "show"):
         assert event.reward is not None
         p.order.append(Reward(event.id, record.kind, record.arm, record.stage, event.reward))
         arm.apply(record, "told", event.reward, silence)
 
 
+def name_sum(kind: str) -> str:
+    """Return the name of the sum of an arm that contains the rewards of a kind of decisions."""
+    return f"{kind}_sum" if kind in ("pull", "show") else "look_sum"
+
+
 def list_terms(record: DecisionRecord) -> Iterator[tuple[str, float]]:
     """Yield the name of each sum that contains a decision's reward, with the decision's term."""
     if (reward := record.reward) is not None:
-        yield "pull_sum" if record.kind == "pull" else "look_sum", reward
+        yield name_sum(record.kind), reward
         yield "squares", reward * reward
     if (reward := record.settled_reward) is not None:
         yield "settled_sum", reward
         yield "settled_squares", reward * reward
 
 
-def make_checkpoint(p: Projection, used_ids: set[int], silence: float | None, in_order: bool) -> str:
+def make_checkpoint(p: Projection, used_ids: set[int], settles: bool, in_order: bool) -> str:
     """Remove the decisions that can no longer change from a projection; return the rest as JSON.
 
     All counts and sums stay the same. Decisions stay if they are pending or not settled, or if their
-    id is in `used_ids`. `order` stays if `in_order` is True: a policy needs it if its state depends
-    on the order of the rewards.
+    id is in `used_ids`. What a pull showed stays if the pull stays, so a repeated report is
+    recognised. `settles` says whether decisions settle by their age. `order` stays if `in_order` is
+    True: a policy needs it if its state depends on the order of the rewards.
     """
     p.removed += [{} for _ in p.arms[len(p.removed) :]]
     terms: list[dict[str, list[float]]] = [defaultdict(list) for _ in p.arms]
     removed: dict[int, DecisionRecord] = {}
     for id, record in p.decisions.items():
-        is_open = record.status == "pending" or (silence is not None and id > p.n_settled)
-        if not is_open and id not in used_ids:
+        is_open = record.status == "pending" or (settles and id > p.n_settled)
+        is_shown = record.shown_by in p.decisions and record.shown_by not in removed
+        if not (is_open or is_shown or id in used_ids):
             removed[id] = record
             for name, term in list_terms(record):
                 terms[record.arm][name].append(term)
@@ -463,6 +516,7 @@ def checkpoint_from_json(text: str) -> Projection:
     content["arms"] = [Arm(*values) for values in content["arms"]]
     content["decisions"] = {id: DecisionRecord(*values) for id, *values in content["decisions"]}
     content["order"] = [Reward(*values) for values in content["order"]]
+    content["alarms"] = [Alarm(*values) for values in content.get("alarms", ())]
     return Projection(**content)
 
 

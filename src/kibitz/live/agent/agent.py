@@ -14,11 +14,13 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from kibitz._errors import StoreDamaged
 from kibitz._validation import finite, flag, invalid, text, whole
 from kibitz.live.agent import policy_state
 from kibitz.live.agent.config import (
+    MAX_SCALES,
     Config,
     ConfigData,
     check_config,
@@ -30,8 +32,10 @@ from kibitz.live.agent.config import (
 from kibitz.live.agent.history import check_one_name, parse_observation
 from kibitz.live.agent.transaction import KnownArms, Operation, Transaction, read_arms
 from kibitz.live.events import Arm, Decision, Event
+from kibitz.live.monitor import Alarm
 from kibitz.live.store import audit, connect, queries, sqlite_path
 from kibitz.live.store.schema import Database, Store
+from kibitz.model.feedback import Feedback
 from kibitz.model.problem import MAX_REWARD
 from kibitz.policies.policy import Policy, Rewards
 
@@ -39,8 +43,6 @@ if TYPE_CHECKING:
     import xarray
 
     from kibitz.live.agent.stopping import Verdict
-
-MAX_SCALES = 10_000  # a larger reward, in units of the scale, is accepted only with `force`
 
 
 def agent(
@@ -56,6 +58,8 @@ def agent(
     silence: str | float = "forget",
     bucket: float = 0.0,
     bucket_is_free: bool = False,
+    shows: ArrayLike | Feedback | None = None,
+    alarms: float | None = None,
 ) -> "Agent":
     """Open an agent; create it if it does not exist and `arms` are given.
 
@@ -100,10 +104,23 @@ def agent(
     bucket_is_free
         Whether the decisions of the bucket count as looks instead of pulls. Use this only if these
         visitors would be shown a random arm anyway; otherwise they are part of the regret.
+    shows
+        What a pull shows of other arms: a square matrix as for `kibitz.graph`, in the order of
+        `arms`, or `kibitz.graph(...)` itself. Report what each pull shows with
+        `observe(arm, reward, shown_by=id)`, and a pull that hides its own reward with `forget(id)`.
+        The policy then decides as in the simulator with this graph. By default there is no graph;
+        what a pull shows can be reported all the same.
+    alarms
+        The probability of a false alarm, such as 0.1, for an agent with a monitor. The monitor looks
+        for changes of the mean of each arm, over the settled decisions in the order in which they
+        were made, so it needs a `patience`. If no mean changes, the probability that any arm raises
+        an alarm among its first 100,000 rewards is at most `alarms`. An alarm changes the report and
+        no decision. The default is no monitor.
     """
     arguments = check_config(
-        name, arms, rewards, policy, scale, seed, patience, silence, bucket, bucket_is_free
-    )
+        name, arms, rewards, policy, scale, seed, patience, silence, bucket, bucket_is_free,
+        shows, alarms,
+    )  # fmt: skip
     store = connect(url, create=arms is not None)
     try:
         return open_agent(store, name, arguments)
@@ -251,25 +268,47 @@ class Agent:
 
     @overload
     def observe(
-        self, arm: str, reward: float, key: str | None = None, *, force: bool = False
+        self,
+        arm: str,
+        reward: float,
+        key: str | None = None,
+        *,
+        force: bool = False,
+        shown_by: int | None = None,
     ) -> str: ...
 
     @overload
     def observe(self, arm: Sequence[tuple[str, float, str]], *, force: bool = False) -> list[str]: ...
 
+    @overload
     def observe(
-        self, arm: Any, reward: Any = None, key: str | None = None, *, force: bool = False
+        self, arm: Sequence[tuple[str, float]], *, force: bool = False, shown_by: int
+    ) -> list[str]: ...
+
+    def observe(
+        self,
+        arm: Any,
+        reward: Any = None,
+        key: str | None = None,
+        *,
+        force: bool = False,
+        shown_by: int | None = None,
     ) -> Any:
         """Report an observation that was not asked for.
 
         Return "counted", or "duplicate" if the same observation was already reported with this key.
         Another arm or another reward with the same key raises `Conflict`. `force` works as in `tell`.
         To report several observations in one transaction, pass a list of (arm, reward, key).
+
+        If a pull showed this reward of another arm, `shown_by` is the id of the pull. A pull shows
+        each arm at most once, so such an observation needs no key: a repeated report is a duplicate,
+        and another reward of the same arm raises `Conflict`. To report all that a pull showed, pass
+        a list of (arm, reward) and `shown_by`.
         """
         if isinstance(arm, list | tuple) and reward is None:
-            rows = [parse_observation(row) for row in arm]
-            return self.batch([("observe", (*row, force)) for row in rows])
-        return str(self.batch([("observe", (arm, reward, key, force))])[0])
+            rows = [parse_observation(row, shown_by is None) for row in arm]
+            return self.batch([("observe", (*row, force, shown_by)) for row in rows])
+        return str(self.batch([("observe", (arm, reward, key, force, shown_by))])[0])
 
     def forget(self, id: int) -> str:
         """Stop waiting for the report of a decision.
@@ -355,7 +394,8 @@ class Agent:
         if self.config.in_turn and n > 1:
             name = self.policy.name
             raise ValueError(
-                f"{name} needs each report before the next request; n must be 1, got {n}"
+                f"n must be 1 for {name}, got {n}: tell the reward of each decision before you ask "
+                "for the next decision"
             )
         if key is None:
             return ([None] * n, among, True)
@@ -372,8 +412,17 @@ class Agent:
     def _parse_tell_key(self, key: Any, reward: Any, force: Any = False) -> tuple[Any, ...]:
         return text(key, "key"), self._parse_reward(reward, force)
 
-    def _parse_observe(self, arm: Any, reward: Any, key: Any, force: Any = False) -> tuple[Any, ...]:
-        return text(arm, "arm"), self._parse_reward(reward, force), *self._parse_look(key)
+    def _parse_observe(
+        self, arm: Any, reward: Any, key: Any, force: Any = False, shown_by: Any = None
+    ) -> tuple[Any, ...]:
+        id = None if shown_by is None else whole(shown_by, "shown_by", 1)
+        return text(arm, "arm"), self._parse_reward(reward, force), *self._parse_look(key), id
+
+    def _parse_observe_line(self, line: int, *values: Any) -> tuple[Any, ...]:
+        try:
+            return line, *self._parse_observe(*values)
+        except ValueError as error:
+            raise ValueError(f"line {line}: {error}") from None
 
     def _parse_forget(self, id: Any) -> tuple[Any, ...]:
         return (whole(id, "id", 1),)
@@ -477,7 +526,11 @@ class Agent:
 
     def arms(self) -> list[Arm]:
         """Return the arms with their counts, in the order in which they were added."""
-        return self.store.read(lambda database: read_arms(database, self.config, self.now()))
+        return self.store.read(lambda database: read_arms(database, self.config, self.now()))[0]
+
+    def alarms(self) -> list[Alarm]:
+        """Return the alarms of the monitor, oldest first; [] if the agent has no monitor."""
+        return self.store.read(lambda database: read_arms(database, self.config, self.now()))[1]
 
     def report(self, delta: float = 0.05) -> "xarray.Dataset":
         """Return means, confidence sequences, regret and warnings; see `kibitz.live.agent.report`."""
@@ -492,14 +545,18 @@ class Agent:
         ----------
         delta
             The probability that a winner is ever wrong or the bound on the loss ever too small is at
-            most `delta`, however often you ask and whatever policy chooses the arms.
+            most `delta`, however often you ask and whatever policy chooses the arms. With a monitor,
+            only the rewards since the last change of each arm count, and the promise holds if the
+            means changed when the monitor says.
         tolerance
             The loss per pull that you accept, in units of reward: 0.002 for 0.2 clicks in 100 views.
         """
+        from kibitz.live.agent.report import select_regimes
         from kibitz.live.agent.stopping import decide
 
         config, n_founding = self.config, len(self.config.data["arms"])
-        return decide(self.arms(), config.rewards, config.scale, n_founding, delta, tolerance)[0]
+        arms = select_regimes(self.arms(), config)
+        return decide(arms, config.rewards, config.scale, n_founding, delta, tolerance)[0]
 
     def events(self, after: int = 0) -> Iterator[Event]:
         """Yield the events of the log with numbers greater than `after`."""
@@ -518,16 +575,18 @@ class Agent:
     def check(self) -> list[str]:
         """Replay the log; return the discrepancies between the stored state and the log, as text."""
 
+        config = self.config
+
         def work(database: Database) -> list[str]:
-            row = queries.read_agent(database, self.name, config=self.config.stored)
+            row = queries.read_agent(database, self.name, config=config.stored)
             try:
                 replayed = queries.replay_log(
-                    database, row.number, self.config.patience, self.config.silence
+                    database, row.number, config.patience, config.silence, monitor=config.monitor
                 )
             except ValueError as error:
                 return [f"log of {self.name}: {error}"]
             state = policy_state.replay(self.config, replayed)
-            empty = self.config.policy.init(self.config.params, len(replayed.arms))
+            empty = policy_state.init(self.config, len(replayed.arms))
             if policy_state.is_outdated(row.state, empty):  # the next operation rebuilds the state
                 state = row.state
             return audit.compare(database, row, replayed, state)

@@ -39,23 +39,23 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import betaln, xlogy
 
 from kibitz._validation import invalid, number
+from kibitz.live.monitor import FOUNDING_SHARE
 
 Floats = NDArray[np.float64]
 
 MIN_DELTA = 1e-300  # a smaller delta could underflow when divided by the number of arms
 RHO = 30.0  # Gaussian intervals are tightest at about 350 observations if delta is 0.01
-FOUNDING_SHARE = 0.9  # the share of delta for the arms with which an agent was created
 BETS = 0.58 / 1.6 ** np.arange(24)
 PENALTIES = -np.log1p(-BETS) - BETS  # psi of each bet
 MAX_STEPS = 14  # Newton steps for the end of an interval
 
 
-def check_delta(delta: Any) -> float:
+def check_delta(delta: Any, name: str = "delta") -> float:
     """Return `delta` as a float; raise ValueError unless it is a probability in (0, 1)."""
-    if not 0 < (delta_value := number(delta, "delta", "in (0, 1)")) < 1:
-        raise invalid("delta", "in (0, 1)", delta)
+    if not 0 < (delta_value := number(delta, name, "in (0, 1)")) < 1:
+        raise invalid(name, "in (0, 1)", delta)
     if delta_value < MIN_DELTA:
-        raise invalid("delta", f"at least {MIN_DELTA:g}", delta)
+        raise invalid(name, f"at least {MIN_DELTA:g}", delta)
     return delta_value
 
 
@@ -334,9 +334,10 @@ def _off_policy_radius(n: int, total: float, squares: float, bound: float, delta
 def count_visits_needed(
     precision: float, mean_square: float, max_weight: float, baseline: float, delta: float
 ) -> float:
-    """Return after how many visits half the width of `off_policy_interval` is about `precision`.
+    """Return the number of visits after which the half-width of `off_policy_interval` is `precision`.
 
-    `mean_square` is the expected square of w_t (X_t - m).
+    The number is an approximation. `mean_square` is the expected square of w_t (X_t - m), in the
+    symbols of `off_policy_interval`.
     """
     bound = 1 + max(baseline, 1 - baseline) * max_weight
     margins = precision - PENALTIES / BETS * mean_square / bound

@@ -5,6 +5,9 @@ import secrets
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from kibitz._validation import (
     between,
     finite,
@@ -16,23 +19,30 @@ from kibitz._validation import (
     text,
     whole,
 )
+from kibitz.live.agent.confidence import check_delta
+from kibitz.live.monitor import Monitor
+from kibitz.model.feedback import Feedback, Shows, graph
 from kibitz.policies.check import check_promises
 from kibitz.policies.kibitzer import kibitzer
-from kibitz.policies.policy import check_policy, check_rewards
+from kibitz.policies.policy import check_own_rewards, check_policy, check_rewards
 from kibitz.policies.spec import Spec, from_spec, to_spec
 
 ConfigData = dict[str, Any]
 
 UNIT_SCALE = 0.5  # every reward in [0, 1] is sub-Gaussian with this scale
 DEFAULTS = {"silence": "forget", "bucket": 0.0, "bucket_is_free": False}
+MAX_SCALES = 10_000  # a larger reward, in units of the scale, is accepted only with `force`
+SCALE_LIMIT = 1e50  # limits scales and their inverses, so that no statistic overflows
+MAX_EDGES = 10_000  # entries of a graph; every transaction compares the stored configuration
 DECLARABLE = ("bernoulli", "bounded")  # kinds of rewards that `declare_rewards` accepts
 
 
 class Config:
     """An agent's name, its stored configuration and its policy.
 
-    `rewards` is the kind of rewards: the kind with which the agent was created, or the kind that was
-    declared later.
+    `player` is the policy as it plays: on the agent's graph, if the agent has one. `shows` is the
+    matrix of the graph, or None. `rewards` is the kind of rewards: the kind with which the agent was
+    created, or the kind that was declared later.
     """
 
     def __init__(self, name: str, stored: str, declared: str | None = None) -> None:
@@ -40,22 +50,38 @@ class Config:
         self.stored = stored  # identifies the agent, because it contains a random id
         self.data: ConfigData = json.loads(stored)
         self.rewards: str = declared or self.data["rewards"]
+        self.shows = None if self.data["shows"] is None else to_matrix(self.data["shows"])
         self.policy = from_spec(self.data["policy"])
+        self.player = self.policy if self.shows is None else self.policy.for_graph()
         self.params = self.policy.params
         # The policy gets rewards divided by this unit. A declaration does not change the unit.
         self.unit = self.policy.scale_for(self.data["scale"] or UNIT_SCALE)
         self.in_turn = self.policy.in_phases  # each request needs the report of the last decision
-        self.stores_state = self.in_turn or self.policy.hold is not None
+        self.in_order = self.policy.revise is not None  # the policy learns in the order of decisions
+        self.stores_state = self.in_turn or self.in_order or self.policy.hold is not None
         self.patience: float | None = self.data["patience"]
         silence = self.data["silence"]
         self.silence: float | None = None if silence == "forget" else silence
         self.bucket: float = self.data["bucket"]
         self.bucket_is_free: bool = self.data["bucket_is_free"]
+        self.monitor = _make_monitor(self.data)
+        # Whether a decision settles when it is older than the patience.
+        self.settles = self.silence is not None or self.monitor is not None
 
     @property
     def scale(self) -> float:
         """The sub-Gaussian scale of the rewards."""
         return float(self.data["scale"]) if self.rewards == "gaussian" else UNIT_SCALE
+
+
+def _make_monitor(data: ConfigData) -> Monitor | None:
+    """Return the monitor of an agent, or None. A declaration does not change its statistic."""
+    if data["alarms"] is None:
+        return None
+    in_unit_interval = data["rewards"] != "gaussian"
+    scale = 1.0 if in_unit_interval else float(data["scale"])
+    monitor = Monitor(data["alarms"], len(data["arms"]), in_unit_interval, scale)
+    return monitor._replace(unit=1.0) if data["rewards"] == "bernoulli" else monitor
 
 
 def check_config(
@@ -69,19 +95,20 @@ def check_config(
     silence: Any,
     bucket: Any = 0.0,
     bucket_is_free: Any = False,
+    shows: Any = None,
+    alarms: Any = None,
 ) -> ConfigData:
     """Validate the arguments of `kibitz.agent`; return them as plain data."""
     text(name, "name")
     if policy is not None:
         check_policy(policy)
-        on_graph = policy.on_graph
-        if "graph" in policy.constants or (on_graph is not None and not on_graph.needs_loops):
+        _check_graph_policy(policy, shows is not None or arms is None)
+        if policy.simulation_only:
             raise ValueError(
-                f"policy={policy!r} is for graphs, and an agent has none; use a policy such as "
-                "kibitzer()"
+                f"{policy.name} is for simulations only; use a policy such as kibitzer() for an agent"
             )
     if scale is not None:
-        scale = positive(scale, "scale")
+        scale = _check_scale(positive(scale, "scale"))
     if rewards is not None:
         check_rewards(rewards)
     if arms is not None:
@@ -96,12 +123,14 @@ def check_config(
         "arms": arms,
         "rewards": rewards,
         "policy": None if policy is None else _check_policy(policy),
+        "shows": None if shows is None else _check_shows(shows, arms, policy),
         "scale": scale,
         "seed": None if seed is None else whole(seed, "seed"),
         "patience": None if patience is None else positive(patience, "patience"),
-        "silence": _check_silence(silence, rewards),
+        "silence": _check_silence(silence, rewards, scale),
         "bucket": between(bucket, "bucket", 0, 1),
         "bucket_is_free": flag(bucket_is_free, "bucket_is_free"),
+        "alarms": None if alarms is None else check_delta(alarms, "alarms"),
     }
     if data["bucket"] and policy is not None and policy.in_phases:
         raise ValueError(
@@ -109,10 +138,80 @@ def check_config(
         )
     if data["bucket_is_free"] and not data["bucket"] and arms is not None:
         raise ValueError("bucket is required if bucket_is_free is True")
+    if data["silence"] != "forget" and data["shows"] is not None:
+        own = np.diagonal(to_matrix(data["shows"]))
+        if own.min() < 1:
+            arm_index = int(np.argmin(own))
+            arm_text = f"{arm_index}" if arms is None else f"{arms[arm_index]!r}"
+            raise ValueError(
+                f"silence must be 'forget', because a pull of arm {arm_text} may hide its own "
+                f"reward: a missing report then does not mean the reward {silence!r}"
+            )
     if data["silence"] != "forget" and patience is None and arms is not None:
         raise ValueError("patience is required when silence is a reward")
+    if data["alarms"] is not None and patience is None and arms is not None:
+        raise ValueError(
+            "patience is required for alarms: the monitor reads decisions in the order in which they "
+            "were made, so it must know how long to wait for a report; set patience to the longest "
+            "time that a report takes"
+        )
+    if policy is not None and policy.revise is not None and patience is None and arms is not None:
+        raise ValueError(
+            f"patience is required for {policy.name}: the policy learns from decisions in the order "
+            "in which they were made, so it must know how long to wait for a report; set patience to "
+            "the longest time that a report takes"
+        )
     plain: ConfigData = json.loads(json.dumps(data))
     return plain
+
+
+def _check_graph_policy(policy: Any, has_graph: bool) -> None:
+    """Raise ValueError if an agent cannot use a policy for graphs."""
+    knows_graph = "graph" in policy.constants
+    if not knows_graph and (policy.on_graph is None or policy.on_graph.needs_loops):
+        return
+    if not has_graph:
+        raise ValueError(
+            f"policy={policy!r} is for graphs; pass the graph as shows=, or use a policy such as "
+            "kibitzer()"
+        )
+    if not knows_graph:
+        raise ValueError(
+            f"policy={policy!r} learns the graph, but an agent is given its graph; use "
+            "scout(informed=True)"
+        )
+
+
+def _check_shows(shows: Any, arms: Any, policy: Any) -> ConfigData:
+    """Return a graph as plain data; raise ValueError if it is invalid for these arms and policy."""
+    if isinstance(shows, Feedback):
+        if shows.shows is None or shows.observer != "bandit":
+            raise invalid("shows", "a matrix, or kibitz.graph(...) without looks", shows)
+        record: Shows = shows.shows
+    else:
+        record = graph(shows).shows  # type: ignore[assignment]
+    if record.function is not None:
+        raise invalid("shows", "a matrix, because an agent's graph does not vary", shows)
+    if arms is not None and record.n_arms != len(arms):
+        raise ValueError(
+            f"shows must have one row and one column for each of {len(arms)} arms, got "
+            f"{record.n_arms}"
+        )
+    if record.arms.size > MAX_EDGES:
+        raise ValueError(f"shows must have at most {MAX_EDGES:,} entries, got {record.arms.size:,}")
+    chosen = kibitzer() if policy is None else policy
+    check_own_rewards(chosen, record.own, f"policy {chosen.name}", "scout(informed=True)")
+    columns = (record.pulled_arms, record.arms, record.probabilities)
+    edges = [list(edge) for edge in zip(*(c.tolist() for c in columns), strict=True)]
+    return {"arms": record.n_arms, "edges": edges}
+
+
+def to_matrix(shows: ConfigData) -> NDArray[np.float64]:
+    """Return the matrix of a graph: the probability that a pull of arm i shows arm j."""
+    matrix = np.zeros((shows["arms"], shows["arms"]))
+    for pulled, arm, probability in shows["edges"]:
+        matrix[pulled, arm] = probability
+    return matrix
 
 
 def _choose_rewards(rewards: Any, policy: Any) -> str:
@@ -149,6 +248,7 @@ def _check_policy(policy: Any) -> Spec:
 
     Raise ValueError also if `simulate` would reject the index of the policy, such as an infinite one.
     """
+    _check_scale(policy.scale_for(1.0))
     spec = to_spec(policy)
     if "function" in spec:
         check_promises(policy)
@@ -157,16 +257,26 @@ def _check_policy(policy: Any) -> Spec:
     return spec
 
 
-def _check_silence(silence: Any, rewards: str | None) -> str | float:
+def _check_scale(scale: float) -> float:
+    """Return the scale of an agent or of its policy; raise ValueError if statistics may overflow."""
+    if not 1 / SCALE_LIMIT <= scale <= SCALE_LIMIT:
+        raise invalid("scale", f"between {1 / SCALE_LIMIT:g} and {SCALE_LIMIT:g}", scale)
+    return scale
+
+
+def _check_silence(silence: Any, rewards: str | None, scale: float | None) -> str | float:
     if isinstance(silence, str):
         if silence != "forget":
             raise invalid("silence", "'forget' or a reward", silence)
         return silence
-    return check_reward(finite(silence, "silence"), rewards or "gaussian", "silence")
+    value = check_reward(finite(silence, "silence"), rewards or "gaussian", "silence")
+    if scale is not None and abs(value) > MAX_SCALES * scale:
+        raise invalid("silence", f"at most {MAX_SCALES:,} times the scale {scale!r}", silence)
+    return value
 
 
 def check_reward(reward: float, rewards: str, name: str = "reward") -> float:
-    """Return a reward; raise ValueError if it is not of this kind of rewards."""
+    """Return `reward`; raise ValueError if rewards of the kind `rewards` cannot have this value."""
     if rewards == "bernoulli" and reward not in (0.0, 1.0):
         raise invalid(name, "0 or 1 for an agent with bernoulli rewards", reward)
     if rewards == "bounded" and not 0 <= reward <= 1:
@@ -212,7 +322,9 @@ def check_same(config: Config, arguments: ConfigData) -> None:
 
 
 def _format(value: Any) -> Any:
-    """Format a policy as a call; return any other value unchanged."""
+    """Format a policy as a call and a graph by its size; return any other value unchanged."""
     if not isinstance(value, dict):
         return value
+    if "edges" in value:
+        return f"a graph of {value['arms']} arms with {len(value['edges'])} entries"
     return f"{value['name']}({', '.join(f'{k}={v!r}' for k, v in value['parameters'].items())})"

@@ -151,9 +151,6 @@ def evaluate(
     visits = [visit for visit in source.visits if target.support <= {*visit.candidates}]
     if not visits:
         raise ValueError(_explain_refusal(source, target, precision, baseline, delta))
-    for visit in visits:
-        if not 0 <= visit.reward <= 1:
-            raise invalid("log", "a log of rewards in [0, 1]", visit.reward)
     # a fixed policy of weights 1/K never has a weight above 1
     max_weight = max(target.largest / visit.probability for visit in visits)
     total = squares = weights = weighted_rewards = matched_rewards = 0.0
@@ -201,19 +198,28 @@ class _Target:
             self._set_shares(policy, source.arms)
             return
         self.name = repr(policy)
+        if "graph" in policy.constants:
+            raise ValueError(
+                f"{policy.name} cannot be evaluated, because it plays on a graph, which a log does "
+                "not have; choose another policy"
+            )
         self._arms = [Arm(name) for name in source.arms]
         self._unit = policy.scale_for(UNIT_SCALE)
         n_arms = max((len(visit.candidates) for visit in source.visits), default=2)
         self._params = policy.params_for(max(1, len(source.visits) // n_arms))
         self._stage, self._choice = 1, -1
         self._candidates: tuple[int, ...] = ()
-        self._rng = None
+        self._rng = self._state = None
         if policy.index is None:
             if seed is None and not policy.in_phases:
                 raise ValueError(f"seed is required for {policy.name}, which draws random numbers")
             self._rng = Generator(SFC64(SeedSequence(seed or 0)))
-        self._state = policy.init(self._params, len(self._arms)) if policy.in_phases else None
-        if policy.in_phases and any(len(v.candidates) < len(self._arms) for v in source.visits):
+        # the state of these policies does not follow from the counts of the arms
+        needs_all_arms = policy.in_phases or policy.simulation_only or policy.is_python
+        self._state = None
+        if needs_all_arms or policy.revise is not None:
+            self._state = policy.init(self._params, len(self._arms))
+        if needs_all_arms and any(len(v.candidates) < len(self._arms) for v in source.visits):
             raise ValueError(
                 f"{policy.name} cannot be evaluated, because the arms of the log have changed; "
                 "choose another policy"
@@ -225,7 +231,8 @@ class _Target:
             raise invalid("policy", "a policy, the name of an arm or a dict of probabilities", policy)
         for name in shares:
             if name not in arms:
-                raise invalid("policy", f"an arm of the log ({', '.join(arms)})", name)
+                names = ", ".join(map(short_repr, arms))
+                raise ValueError(f"{short_repr(name)} is not an arm of the log; use one of {names}")
         self._shares = {arms.index(name): between(p, "policy", 0, 1) for name, p in shares.items()}
         if not math.isclose(sum(self._shares.values()), 1.0, abs_tol=1e-9):
             raise invalid("policy", "a dict of probabilities that sum to 1", policy)
@@ -243,10 +250,15 @@ class _Target:
 
     def _choose(self, candidates: tuple[int, ...]) -> int:
         assert self._policy is not None
-        if self._state is not None:
-            return int(self._policy.pull(self._params, self._state, self._stage, self._rng))
+        policy, state = self._policy, self._state
+        if state is not None and policy.revise is None:
+            return int(policy.pull(self._params, state, self._stage, self._rng))
+        if state is not None:
+            state = pending.select_arms(policy, self._params, state, candidates)
         arms = [self._arms[arm] for arm in candidates]
-        choice = pending.pull(self._policy, self._params, arms, self._stage, self._unit, self._rng)
+        choice = pending.pull(
+            policy, self._params, arms, self._stage, self._unit, self._rng, stored=state
+        )
         return candidates[choice]
 
     def learn(self, visit: Visit) -> None:
@@ -277,16 +289,16 @@ def _read(log: Any, names: dict[str, str]) -> Visits:
 
 def _replay_visits(columns: Columns) -> Visits:
     projection = replay(columns)
-    visits, squares = [], []
+    visits, rewards = [], []
     for record in projection.decisions.values():
         if record.reward is None:
             continue
-        squares.append(record.reward**2)
+        rewards.append(record.reward)
         if record.bucket is not None:
             candidates = tuple(map(int, record.bucket.split()))
             visits.append(Visit(record.arm, candidates, 1 / len(candidates), record.reward))
     n_asks = sum(r.kind == "pull" or r.bucket is not None for r in projection.decisions.values())
-    return Visits(visits, [arm.name for arm in projection.arms], n_asks, _mean(squares))
+    return Visits(visits, [arm.name for arm in projection.arms], n_asks, _mean_square(rewards))
 
 
 def _read_visits(columns: Columns, names: dict[str, str]) -> Visits:
@@ -299,7 +311,7 @@ def _read_visits(columns: Columns, names: dict[str, str]) -> Visits:
     arm_indices = {name: k for k, name in enumerate(sorted({arm for arm, _, _ in rows}))}
     candidates = tuple(range(len(arm_indices)))
     visits = [Visit(arm_indices[arm], candidates, p, x) for arm, x, p in rows if p < 1]
-    return Visits(visits, list(arm_indices), len(rows), _mean([x * x for _, x, _ in rows]))
+    return Visits(visits, list(arm_indices), len(rows), _mean_square([x for _, x, _ in rows]))
 
 
 def _parse_rows(columns: Columns, names: dict[str, str]) -> Iterator[tuple[str, float, float]]:
@@ -314,25 +326,29 @@ def _parse_rows(columns: Columns, names: dict[str, str]) -> Iterator[tuple[str, 
             yield str(arm), x, p
 
 
-def _mean(values: list[float]) -> float:
-    return math.fsum(values) / len(values) if values else 0.25
+def _mean_square(rewards: list[float]) -> float:
+    """Return the mean square of rewards, which must be in [0, 1]; 1/4 if there are none."""
+    for reward in rewards:
+        if not 0 <= reward <= 1:
+            raise invalid("log", "a log of rewards in [0, 1]", reward)
+    return math.fsum(x * x for x in rewards) / len(rewards) if rewards else 0.25
 
 
 def _explain_refusal(
     source: Visits, target: _Target, precision: float, baseline: float, delta: float
 ) -> str:
-    """Say why the log cannot answer, and how many visits would be needed."""
+    """Say why the log cannot evaluate the policy, and how many visits an evaluation needs."""
     n_arms = max(len(source.arms), 2)
     square = n_arms * (source.mean_square + baseline**2)
     needed = count_visits_needed(precision, square, n_arms, baseline, delta) / SUGGESTED_BUCKET
     if source.visits:
         names = ", ".join(short_repr(source.arms[arm]) for arm in sorted(target.support))
-        reason = f"log cannot answer: no randomised visit could have been given {names}"
-        advice = "let these arms be active in the bucket"
+        reason = f"log cannot evaluate this policy: no randomised visit could have been given {names}"
+        advice = "activate these arms and log more visits with a bucket"
     else:
         reason = (
-            "log cannot answer: it has no randomised visits, so the arms that were not chosen had "
-            "probability 0"
+            "log cannot evaluate this policy: it has no randomised visits, so the arms that were not "
+            "chosen had probability 0"
         )
         advice = f"create an agent with bucket={SUGGESTED_BUCKET:g}"
     return (

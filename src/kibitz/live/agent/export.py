@@ -83,8 +83,8 @@ def split_pages(events: Iterable[Event]) -> Iterator[list[Event]]:
 def as_dataset(events: Iterable[Event]) -> "xarray.Dataset":
     """Return a log as a dataset with the dimension `seq`.
 
-    A missing id is 0, a missing reward or probability is NaN, and a missing arm, key or bucket is the
-    empty string.
+    A missing id or `shown_by` is 0, a missing reward or probability is NaN, and a missing arm, key or
+    bucket is the empty string.
     """
     import xarray
 
@@ -100,6 +100,7 @@ def as_dataset(events: Iterable[Event]) -> "xarray.Dataset":
             [math.nan if e.probability is None else e.probability for e in log], float
         ),
         "bucket": np.array([event.bucket or "" for event in log], str),
+        "shown_by": np.array([event.shown_by or 0 for event in log], np.int64),
     }
     return xarray.Dataset(
         {name: ("seq", values) for name, values in columns.items()},

@@ -141,7 +141,7 @@ def replay(columns: Columns, kind: str = "kind") -> Projection:
     decision, which may still be waiting for a report.
     """
     names = ["seq", "at", kind, "id", "arm", "reward", "key"]
-    names += [name for name in ("probability", "bucket") if name in columns]
+    names += [name for name in ("probability", "bucket", "shown_by") if name in columns]
     rows = _select_rows(columns, *names)
     try:
         events = [
@@ -155,6 +155,7 @@ def replay(columns: Columns, kind: str = "kind") -> Projection:
                 key or None,
                 read_number(choice[0], "probability") if choice else None,
                 (choice[1] or None) if choice[1:] else None,
+                _parse_id(choice[2]) if choice[2:] else None,
             )
             for seq, at, event_kind, id, arm, reward, key, *choice in rows
         ]
@@ -180,7 +181,8 @@ def _skip_removed(events: list[Event]) -> list[Event]:
             new_ids[event.id] = len(new_ids)
         if event.kind != "checkpoint" and event.id in new_ids:
             seq = len(kept_events) + 1
-            kept_events.append(event._replace(seq=seq, id=new_ids[event.id]))
+            shown_by = new_ids.get(event.shown_by)
+            kept_events.append(event._replace(seq=seq, id=new_ids[event.id], shown_by=shown_by))
     return kept_events
 
 

@@ -52,6 +52,7 @@ def rehearse(
     patience: float | None = None,
     silence: str | float = "forget",
     bucket: float = 0.0,
+    alarms: float | None = None,
     store: str | os.PathLike[str] | None = None,
     beside: "xarray.Dataset | None" = None,
     progress: Progress | bool | None = None,
@@ -70,13 +71,15 @@ def rehearse(
         The probability of a look in each stage.
     patience
         The number of stages after which a decision without a report stops being pending. The default
-        is 2 * delay + 10 if `loss` is positive or `silence` is a reward. Otherwise, decisions stay
-        pending by default.
+        is 2 * delay + 10 if `loss` is positive, `silence` is a reward or the agent has a monitor.
+        Otherwise, decisions stay pending by default.
     silence
         "forget", or the reward that a missing report means, such as 0 for no click. A reward of this
         value is then never reported, and the agent counts it after `patience` stages.
     bucket
         The probability with which the agent chooses an arm uniformly at random; see `kibitz.agent`.
+    alarms
+        The probability of a false alarm of an agent with a monitor; see `kibitz.agent`.
     store
         The store that holds one agent for each run (`rehearsal-0`, ...). The default is a temporary
         file.
@@ -93,7 +96,8 @@ def rehearse(
     xarray.Dataset
         `regret` (policy, run, stage) and `final_regret` (policy, run) of the policy "agent" and of
         the policies of `beside`;
-        `n_duplicates` (run), the number of reports that arrived twice and were counted once.
+        `n_duplicates` (run), the number of reports that arrived twice and were counted once;
+        `n_alarms` (run), the number of alarms of the agent's monitor.
     """
     import xarray
 
@@ -106,7 +110,7 @@ def rehearse(
         between(duplicates, "duplicates", 0, 1),
         silence,
     )
-    if patience is None and (faults.loss > 0 or silence != "forget"):
+    if patience is None and (faults.loss > 0 or silence != "forget" or alarms is not None):
         patience = 2 * faults.delay + 10
     stages = np.unique(np.geomspace(1, horizon, N_STAGES).round().astype(np.int64))
     stages[-1] = horizon
@@ -114,6 +118,7 @@ def rehearse(
         stages = beside["stage"].to_numpy()
     rewards = "bernoulli" if problem.kind == "bernoulli" else policy.rewards
     regret, n_duplicates = np.zeros((1, runs, stages.size)), np.zeros(runs, np.int64)
+    n_alarms = np.zeros(runs, np.int64)
     with contextlib.ExitStack() as stack:
         report_progress = stack.enter_context(show_progress(progress, "rehearsing"))
         if store is None:
@@ -129,6 +134,7 @@ def rehearse(
                 "patience": patience,
                 "silence": silence,
                 "bucket": bucket,
+                "alarms": alarms,
             }
             live_agent = stack.enter_context(agent(store, f"rehearsal-{run}", **arguments))
             if any(arm.n_asked for arm in live_agent.arms()):
@@ -139,6 +145,7 @@ def rehearse(
                 live_agent, problem, rate, horizon, seed, run, faults
             )
             regret[0, run] = cumulative_regret[stages - 1]
+            n_alarms[run] = len(live_agent.alarms())
             if discrepancies := live_agent.check():
                 raise ValueError(f"the rehearsal left an inconsistent store: {discrepancies[0]}")
             report_progress("rehearsing", (run + 1) / runs)
@@ -151,6 +158,7 @@ def rehearse(
     combined_data = data if beside is None else xarray.concat([data, beside[["regret"]]], "policy")
     combined_data["final_regret"] = combined_data["regret"].isel(stage=-1)
     combined_data["n_duplicates"] = ("run", n_duplicates)
+    combined_data["n_alarms"] = ("run", n_alarms)
     combined_data.attrs = {**data.attrs, "faults": str(faults._asdict())}
     return combined_data
 
@@ -175,11 +183,12 @@ def play(
         live_agent.now = lambda stage=stage: START + stage  # type: ignore[misc]
         decision = live_agent.ask(key=f"stage {stage}")
         arm = arm_indices[decision.arm]
-        gaps[stage - 1] = problem.gaps[arm]
-        in_transit.append((stage, decision.id, draw(problem, arm, pull_rng)))
+        piece = problem.at(stage)
+        gaps[stage - 1] = piece.gaps[arm]
+        in_transit.append((stage, decision.id, draw(piece, arm, pull_rng)))
         if stage == next_look_stage:
             look = live_agent.look()
-            in_transit.append((stage, look.id, draw(problem, arm_indices[look.arm], look_rng)))
+            in_transit.append((stage, look.id, draw(piece, arm_indices[look.arm], look_rng)))
             next_look_stage = next_look(rate, stage, look_rng)
         n_duplicates += deliver_reports(live_agent, in_transit, stage, faults, report_rng)
     return np.cumsum(gaps), n_duplicates

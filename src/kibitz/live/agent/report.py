@@ -1,6 +1,8 @@
 """Report on an agent: counts, means and confidence sequences of its arms, regret, and warnings."""
 
 import math
+from dataclasses import replace
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,6 +22,7 @@ from kibitz.live.agent.config import Config
 from kibitz.live.agent.stopping import Verdict, decide
 from kibitz.live.agent.transaction import read_arms
 from kibitz.live.events import Arm, event_time
+from kibitz.live.monitor import N_PROMISED, Alarm, has_changed, measure_regime
 from kibitz.live.store import queries
 from kibitz.live.store.schema import Database, Store
 
@@ -28,6 +31,7 @@ if TYPE_CHECKING:
 
 SAMPLE_RATIO_LEVEL = 1 / 1000  # probability of a false warning about the sample ratio
 HEADER = ("arm", "asked", "told", "looks", "pending", "lost", "mean", "interval", "best?")
+SIMULTANEOUS_SECONDS = 3600.0  # changes of all arms within this time suggest a fault of the tracking
 # attributes that may be infinite or NaN
 FLOAT_ATTRIBUTES = (
     "regret_low",
@@ -56,42 +60,58 @@ def report(
 ) -> "xarray.Dataset":
     r"""Return the counts, the mean and the confidence sequence of each arm; attributes hold totals.
 
-    Each arm has a `status` and five counts: `n_asked` counts the pulls requested, `n_pulls` the pulls
-    reported, `n_looks` the looks reported, `n_pending` the pulls and looks that are pending, and
-    `n_forgotten` the pulls and looks that were forgotten. `oldest` is the age of the oldest pending
-    decision in seconds. `n_settled` counts the settled rewards, `n_unsettled` the decisions whose
-    reward may still change, and `n_late` the reports that came after their decision had settled
-    (see `kibitz.live.events`). `mean` is the mean of the settled rewards, and [`low`, `high`] is a
-    confidence sequence for the true mean, from the inequality in the attribute `inequality`. All
-    intervals are valid simultaneously and at all times with probability 1 - delta. `best` is an
-    anytime-valid p-value of the hypothesis that the arm is the best (`kibitz.live.agent.stopping`).
-    The arm is ruled out if `best` is at most delta.
+    Each arm has a `status` and six counts: `n_asked` counts the pulls requested, `n_pulls` the
+    pulls reported, `n_looks` the looks reported, `n_shows` the rewards that pulls of other arms
+    showed, `n_pending` the pulls and looks that are pending, and `n_forgotten` the pulls and looks
+    that were forgotten. `oldest` is the age of the oldest pending decision in seconds. `n_settled`
+    counts the settled rewards, `n_unsettled` the decisions whose reward may still change, and
+    `n_late` the reports that came after their decision had settled (see `kibitz.live.events`).
+    `mean` is the mean of the settled rewards, and [`low`, `high`] is a confidence sequence for the
+    true mean, from the inequality in the attribute `inequality`. All intervals are valid
+    simultaneously and at all times with probability 1 - delta. `best` is an anytime-valid p-value
+    of the hypothesis that the arm is the best (`kibitz.live.agent.stopping`). The arm is ruled out
+    if `best` is at most delta.
 
     The attributes `verdict`, `loss_high`, `loss_likely` and `remaining` come from `Agent.verdict`:
-    the sentence, the loss, and the observations that a winner still needs, NaN if it is not in sight.
-    The verdict and the loss hold together with probability 1 - delta; this statement is separate from
-    the statement about the intervals. The other attributes are `regret_low` and `regret_high`, an
-    interval for the regret so far; `looks_saved`, the planner's estimate of the regret that the looks
-    have saved; and `warnings`. Most of the running time is spent on `looks_saved`; pass `saved` to
-    use a known value instead.
+    the sentence, the loss, and the number of observations until there is a winner, NaN if no winner
+    is in sight. The verdict and the loss hold together with probability 1 - delta; this statement
+    is separate from the statement about the intervals. The other attributes are `regret_low` and
+    `regret_high`, an interval for the regret so far; `looks_saved`, the planner's estimate of the
+    regret that the looks have saved; and `warnings`. Most of the running time is spent on
+    `looks_saved`; pass `saved` to use a known value instead.
+
+    If the agent has a monitor, `since` is the time of the last change of an arm, and NaN if the
+    monitor has detected none. `n_settled`, `mean`, `low`, `high`, `best` and the verdict then use
+    the rewards since this change, because an interval from all rewards is wrong after a change.
+    These values are valid only if the mean really changed at the time `since`. After a change there
+    is no interval for the regret, so `regret_high` is infinite, and `looks_saved` is NaN. The
+    attribute `alarms` has a dict for each alarm, and `promise` says how rare false alarms are;
+    without a monitor, they are [] and "".
     """
     import xarray
 
     delta = check_delta(delta)
-    arms, n_asks, last_event_time, oldest_pending, last_look = store.read(
+    (arms, alarms), n_asks, last_event_time, oldest_pending, last_look = store.read(
         lambda db: _read(config, now, db)
     )
+    regimes = select_regimes(arms, config)
     now = event_time(now, last_event_time)
-    counts = np.array([arm.n_settled for arm in arms])
+    counts = np.array([arm.n_settled for arm in regimes])
     sums, squares = (
-        np.array([getattr(arm, name) for arm in arms]) for name in ("settled_sum", "settled_squares")
+        np.array([getattr(arm, name) for arm in regimes])
+        for name in ("settled_sum", "settled_squares")
     )
     n_founding = len(config.data["arms"])
     deltas = split_delta(delta, n_founding, len(arms))
     low, high = intervals(config.rewards, counts, sums, squares, deltas, config.scale)
-    verdict, p_values = decide(arms, config.rewards, config.scale, n_founding, delta)
+    verdict, p_values = decide(regimes, config.rewards, config.scale, n_founding, delta)
     n_asked = np.array([arm.n_asked for arm in arms])
-    regret = regret_interval(n_asked, low, high)
+    regret = (0.0, math.inf) if alarms else regret_interval(n_asked, low, high)
+    if alarms:
+        saved = math.nan  # the planner assumes that means do not change
+    elif saved is None:
+        saved = looks_saved(arms, n_asks, config.scale)
+    since = {alarm.arm: alarm.since_at for alarm in alarms}
     columns: dict[str, Any] = {
         "status": [arm.status for arm in arms],
         "n_asked": n_asked,
@@ -99,6 +119,7 @@ def report(
         "n_pending": [arm.n_pending + arm.looks_pending for arm in arms],
         "n_forgotten": [arm.n_forgotten + arm.looks_forgotten for arm in arms],
         "n_looks": [arm.n_looks for arm in arms],
+        "n_shows": [arm.n_shows for arm in arms],
         "n_settled": counts,
         "n_unsettled": [arm.n_unsettled for arm in arms],
         "n_late": [arm.n_late for arm in arms],
@@ -106,10 +127,11 @@ def report(
             max(0.0, now - oldest_pending[k]) if k in oldest_pending else math.nan
             for k in range(len(arms))
         ],
-        "mean": [arm.settled_mean for arm in arms],
+        "mean": [arm.settled_mean for arm in regimes],
         "low": low,
         "high": high,
         "best": p_values,
+        "since": [since.get(k, math.nan) for k in range(len(arms))],
     }
     attributes = {
         "agent": config.name,
@@ -125,10 +147,13 @@ def report(
         "remaining": math.nan if verdict.remaining is None else verdict.remaining,
         "regret_low": regret[0],
         "regret_high": regret[1],
-        "looks_saved": looks_saved(arms, n_asks, config.scale) if saved is None else saved,
+        "looks_saved": saved,
         "warnings": warnings(config, arms, n_asks, last_look)
         + _check_sample_ratio(arms)
-        + _list_losses(config, arms, deltas),
+        + _list_losses(config, arms, deltas)
+        + _check_simultaneous(arms, alarms),
+        "alarms": [_describe_alarm(alarm, arms, config, deltas) for alarm in alarms],
+        "promise": format_promise(config),
     }
     return xarray.Dataset(
         {name: ("arm", values) for name, values in columns.items()},
@@ -139,13 +164,86 @@ def report(
 
 def _read(
     config: Config, now: float, database: Database
-) -> tuple[list[Arm], int, float, dict[int, float], int]:
+) -> tuple[tuple[list[Arm], list[Alarm]], int, float, dict[int, float], int]:
     row = queries.read_agent(database, config.name, config=config.stored)
-    arms, last_look = read_arms(database, config, now), 0
+    (arms, alarms), last_look = read_arms(database, config, now), 0
     if any(arm.n_looks or arm.looks_pending for arm in arms):
         last_look = queries.read_last_look(database, row.number)
     oldest_pending = queries.read_oldest_pending(database, row.number)
-    return arms, row.n_asks, row.latest, oldest_pending, last_look
+    return (arms, alarms), row.n_asks, row.latest, oldest_pending, last_look
+
+
+def select_regimes(arms: list[Arm], config: Config) -> list[Arm]:
+    """Return the arms with settled counts that start at the last change of each arm.
+
+    The monitor stores no squares. The square of a reward in [0, 1] is at most the reward, so the sum
+    of the rewards stands for the sum of squares; this makes the intervals of bounded rewards wider
+    and those of other rewards no different.
+    """
+    regimes = []
+    for arm in arms:
+        if has_changed(arm.scan):
+            assert config.monitor is not None
+            n, total = measure_regime(arm.scan, config.monitor)
+            arm = replace(arm, n_settled=n, settled_sum=total, settled_squares=total, remainders={})
+        regimes.append(arm)
+    return regimes
+
+
+def _describe_alarm(alarm: Alarm, arms: list[Arm], config: Config, deltas: Floats) -> dict[str, Any]:
+    """Return an alarm as plain data, with intervals for both means and a sentence."""
+    n = np.array([alarm.n_before, alarm.n_after])
+    sums = n * [alarm.mean_before, alarm.mean_after]
+    if config.rewards != "gaussian":
+        sums = np.clip(sums, 0, n)  # the means may be off by a rounding error
+    lows, highs = intervals(config.rewards, n, sums, sums, deltas[alarm.arm], config.scale)
+    data = {"arm": arms[alarm.arm].name, **{key: getattr(alarm, key) for key in alarm._fields[1:]}}
+    for k, name in enumerate(("before", "after")):
+        data[f"low_{name}"], data[f"high_{name}"] = float(lows[k]), float(highs[k])
+    return {**data, "sentence": format_alarm(data, config.rewards != "gaussian")}
+
+
+def format_alarm(alarm: dict[str, Any], is_rate: bool) -> str:
+    """Describe a change: since when, the mean before and after, and when it was detected."""
+    texts = {
+        name: format_interval(
+            alarm[f"low_{name}"], alarm[f"high_{name}"], is_rate, alarm[f"mean_{name}"]
+        )
+        for name in ("before", "after")
+    }
+    noun = "observation" if alarm["n_after"] == 1 else "observations"
+    return (
+        f"{alarm['arm']} pays {texts['after'][0]} ({texts['after'][1]}) instead of "
+        f"{texts['before'][0]} ({texts['before'][1]}) since about {format_time(alarm['since_at'])} "
+        f"(decision {alarm['since_id']:,}); detected after {alarm['n_after']:,} {noun}"
+    )
+
+
+def format_time(at: float) -> str:
+    """Format a time to the minute, in UTC."""
+    return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M} UTC"
+
+
+def format_promise(config: Config) -> str:
+    """Say how rare false alarms are; return "" if the agent has no monitor."""
+    if config.monitor is None:
+        return ""
+    return (
+        "If no mean ever changed, the probability that any arm raises an alarm among its first "
+        f"{N_PROMISED:,} observations would be at most {config.monitor.delta:g}"
+    )
+
+
+def _check_simultaneous(arms: list[Arm], alarms: list[Alarm]) -> list[str]:
+    """Return a warning if the last changes of all observed arms are within an hour, or []."""
+    observed = {k for k, arm in enumerate(arms) if arm.scan}
+    last_changes = {alarm.arm: alarm.since_at for alarm in alarms}
+    times = last_changes.values()
+    if len(observed) < 2 or {*last_changes} != observed:
+        return []
+    if max(times) - min(times) > SIMULTANEOUS_SECONDS:
+        return []
+    return ["everything changed within an hour: check the tracking first"]
 
 
 def looks_saved(arms: list[Arm], n_asks: int, scale: float) -> float:
@@ -153,14 +251,17 @@ def looks_saved(arms: list[Arm], n_asks: int, scale: float) -> float:
 
     The planner assumes UCB1-Double and the current means of the arms that are not retired. The
     estimate is NaN if there are no looks, fewer than two pulls or fewer than two of these arms, if
-    one of these arms has no observations, or if all their means are equal.
+    one of these arms has no observations, or if all their means are equal or a gap is too large for
+    the planner. It is also NaN if pulls showed other arms, because the planner knows no graphs.
     """
+    from kibitz.bounds._checks import MAX_VALUE, MIN_VALUE
     from kibitz.planning.prediction import predict
 
     unretired_arms = [arm for arm in arms if arm.status != "retired"]
     n_looks = sum(arm.n_looks for arm in arms)
     if (
         not n_looks
+        or any(arm.n_shows for arm in arms)
         or n_asks < 2
         or len(unretired_arms) < 2
         or not all(arm.n_observed for arm in unretired_arms)
@@ -168,7 +269,8 @@ def looks_saved(arms: list[Arm], n_asks: int, scale: float) -> float:
         return math.nan
     means = np.array([arm.mean for arm in unretired_arms])
     gaps = (means.max() - means) / scale
-    if not gaps.max() > 0:
+    gaps[gaps < MIN_VALUE] = 0
+    if not 0 < gaps.max() <= MAX_VALUE:
         return math.nan
     regret_without_looks, regret_with_looks = predict(
         gaps.tolist(), [0.0, min(1.0, n_looks / n_asks)], n_asks, "active"
@@ -194,7 +296,7 @@ def warnings(config: Config, arms: list[Arm], n_asks: int, last_look: int) -> li
         )
     for arm in arms:
         n, scale = arm.n_observed, config.scale
-        if n < 30 or config.rewards != "gaussian":
+        if n < 30 or config.rewards != "gaussian" or has_changed(arm.scan):
             continue
         variance = max(0.0, arm.squares / n - arm.mean**2)
         if variance > scale**2 * (1 + 5 * math.sqrt(2 / n)):
@@ -241,19 +343,19 @@ def _check_sample_ratio(arms: list[Arm]) -> list[str]:
     from kibitz.bounds.concentration import sample_ratio_evidence
 
     buckets = sorted({bucket for arm in arms for bucket in arm.bucket_counts})
-    evidence, totals, expected = 0.0, np.zeros(len(arms)), np.zeros(len(arms))
+    evidence, totals, expected_totals = 0.0, np.zeros(len(arms)), np.zeros(len(arms))
     for bucket in buckets:
         arm_indices = [int(word) for word in bucket.split()]
         counts = np.array([arms[k].bucket_counts.get(bucket, 0) for k in arm_indices])
         evidence += sample_ratio_evidence(counts)
         totals[arm_indices] += counts
-        expected[arm_indices] += counts.sum() / len(arm_indices)
+        expected_totals[arm_indices] += counts.sum() / len(arm_indices)
     if evidence < -math.log(SAMPLE_RATIO_LEVEL):
         return []
-    k = int(np.argmax(np.abs(totals - expected)))
+    k = int(np.argmax(np.abs(totals - expected_totals)))
     return [
         f"sample-ratio mismatch: the bucket has {totals[k]:.0f} reports of {arms[k].name!r}, but "
-        f"{expected[k]:.0f} are expected; the reports of the arms are not comparable"
+        f"{expected_totals[k]:.0f} are expected; the reports of the arms are not comparable"
     ]
 
 
@@ -261,7 +363,7 @@ def _list_losses(config: Config, arms: list[Arm], deltas: Floats) -> list[str]:
     """Return a warning for each arm whose lost reports matter more than its sampling error.
 
     The interval in the warning is valid even if the loss of a report depends on its reward. Gaussian
-    rewards have no such interval.
+    rewards have no such interval, and neither has an arm that has changed.
     """
     messages: list[str] = []
     if config.rewards == "gaussian":
@@ -269,7 +371,7 @@ def _list_losses(config: Config, arms: list[Arm], deltas: Floats) -> list[str]:
     for arm, delta in zip(arms, deltas, strict=True):
         n, n_lost = arm.n_settled, arm.n_forgotten + arm.looks_forgotten
         sums = arm.settled_sum, arm.settled_squares
-        if not n or not n_lost:
+        if not n or not n_lost or has_changed(arm.scan):
             continue
         low, high = unit_intervals(n, *sums, delta)
         if n_lost / n > (high - low) / 2:
@@ -285,9 +387,14 @@ def _list_losses(config: Config, arms: list[Arm], deltas: Floats) -> list[str]:
 def to_plain(data: "xarray.Dataset") -> dict[str, Any]:
     """Convert a report to plain data for JSON: NaN becomes None, infinities "inf" or "-inf"."""
     columns = {str(key): values.to_numpy().tolist() for key, values in data.data_vars.items()}
+    alarms = [
+        {key: _to_json_number(value) for key, value in alarm.items()}
+        for alarm in data.attrs["alarms"]
+    ]
     rows = zip(data["arm"].to_numpy().tolist(), *columns.values(), strict=True)
     arms = [dict(zip(["arm", *columns], map(_to_json_number, row), strict=True)) for row in rows]
-    return {key: _to_json_number(value) for key, value in data.attrs.items()} | {"arms": arms}
+    attributes = {key: _to_json_number(value) for key, value in data.attrs.items()}
+    return {**attributes, "alarms": alarms, "arms": arms}
 
 
 def from_plain(content: dict[str, Any]) -> "xarray.Dataset":
@@ -305,6 +412,13 @@ def from_plain(content: dict[str, Any]) -> "xarray.Dataset":
         for name, value in content.items()
         if name != "arms"
     }
+    attributes["alarms"] = [
+        {
+            key: value if key in ("arm", "sentence") else _read_number(value)
+            for key, value in alarm.items()
+        }
+        for alarm in content["alarms"]
+    ]
     return xarray.Dataset(
         {name: ("arm", values) for name, values in columns.items()},
         {"arm": [row["arm"] for row in rows]},
@@ -344,8 +458,8 @@ def format_report(data: "xarray.Dataset") -> str:
     data
         The report of an agent, as `Agent.report` and `Client.report` return it.
     """
-    rows = [HEADER, *format_rows(data)]
-    widths = [max(len(row[k]) for row in rows) for k in range(len(HEADER))]
+    rows = [list_columns(data), *format_rows(data)]
+    widths = [max(len(row[k]) for row in rows) for k in range(len(rows[0]))]
     lines = [
         "  ".join(
             cell.ljust(width) if k == 0 else cell.rjust(width)
@@ -356,9 +470,14 @@ def format_report(data: "xarray.Dataset") -> str:
     return "\n".join([data.attrs["verdict"], *lines, *format_summary(data)])
 
 
+def list_columns(data: "xarray.Dataset") -> tuple[str, ...]:
+    """Return the headings of the table of arms, with "since" if an arm has changed."""
+    return (*HEADER, "since") if data.attrs["alarms"] else HEADER
+
+
 def format_rows(data: "xarray.Dataset") -> list[tuple[str, ...]]:
-    """Format the arms of a report as rows of text, with the columns of HEADER."""
-    rows = []
+    """Format the arms of a report as rows of text, with the columns of `list_columns`."""
+    rows: list[tuple[str, ...]] = []
     is_rate = data.attrs["rewards"] != "gaussian"
     for k, name in enumerate(data["arm"].to_numpy()):
         arm = {key: values.to_numpy()[k] for key, values in data.data_vars.items()}
@@ -374,6 +493,8 @@ def format_rows(data: "xarray.Dataset") -> list[tuple[str, ...]]:
                 "possible" if is_possible else f"ruled out, {format_p_value(float(arm['best']))}",
             )
         )
+        if data.attrs["alarms"]:
+            rows[-1] += ("start" if math.isnan(arm["since"]) else format_time(arm["since"]),)
     return rows
 
 
@@ -401,17 +522,35 @@ def format_summary(data: "xarray.Dataset") -> list[str]:
     """Format the regret, the estimated saving and the warnings as sentences."""
     attributes = data.attrs
     pull_noun = "pull" if attributes["n_asks"] == 1 else "pulls"
-    sentences = [
-        f"Regret after {attributes['n_asks']} {pull_noun}: {attributes['regret_low']:.4g} to "
-        f"{attributes['regret_high']:.4g}. This and all intervals hold together at all times with "
-        f"probability {1 - attributes['delta']:g}."
-    ]
+    level = f"{1 - attributes['delta']:g}"
+    if attributes["alarms"]:
+        sentences = [f"{alarm['sentence']}." for alarm in attributes["alarms"]]
+        sentences.append(
+            "Means, intervals and the verdict use the rewards since the last change of each arm. All "
+            f"intervals hold together at all times with probability {level}, if the means changed "
+            "then. The regret is not known after a change."
+        )
+    else:
+        sentences = [
+            f"Regret after {attributes['n_asks']} {pull_noun}: {attributes['regret_low']:.4g} to "
+            f"{attributes['regret_high']:.4g}. This and all intervals hold together at all times "
+            f"with probability {level}."
+        ]
+    if attributes["promise"]:
+        no_alarm = "" if attributes["alarms"] else "No change detected. "
+        sentences.append(f"{no_alarm}{attributes['promise']}.")
     n_unsettled, n_late = (int(data[name].sum()) for name in ("n_unsettled", "n_late"))
     if n_unsettled:
         sentences.append(f"{n_unsettled:,} decisions are not settled and do not count yet.")
     if n_late:
         sentences.append(
             f"{n_late:,} reports came after their decisions had settled and do not count."
+        )
+    if n_shows := int(data["n_shows"].sum()):
+        times = "once" if n_shows == 1 else f"{n_shows:,} times"
+        sentences.append(
+            f"Pulls showed other arms {times}. These rewards count in the means and intervals, but "
+            "not as looks, and the planner does not estimate what they save."
         )
     if not math.isnan(attributes["looks_saved"]):
         saving_text = f"{attributes['looks_saved']:.3g}"

@@ -38,8 +38,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kibitz._validation import non_negative
-from kibitz.live.agent.confidence import FOUNDING_SHARE, Floats, check_delta
+from kibitz.live.agent.confidence import Floats, check_delta
 from kibitz.live.events import Arm
+from kibitz.live.monitor import FOUNDING_SHARE, has_changed
 from kibitz.model.click_rates import TYPICAL_SD, TYPICAL_WEIGHT, rate_posterior
 
 Terms = tuple[Floats, Floats, Floats]
@@ -441,6 +442,8 @@ def decide(
     is_ruled_out = p_values[unretired_arms] <= delta
     unseen_names = [name for name, count in zip(names, data.n, strict=True) if count == 0]
     confidence_text = f"{100 * (1 - delta):.6g} %, whenever you look"
+    if any(has_changed(arm.scan) for arm in arms):
+        confidence_text += ", if the means changed when the monitor says"
     winner, remaining = None, None
     loss_high, loss_likely = 0.0, 0.0
     if not names:

@@ -7,29 +7,44 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 from numpy.random import SFC64, Generator, SeedSequence
 
 from kibitz._errors import Conflict, UnknownDecision
 from kibitz._validation import short_repr
 from kibitz.live.agent import pending, policy_state
 from kibitz.live.agent.config import Config, check_reward
-from kibitz.live.events import ARM_STATUS, Arm, Decision, DecisionRecord, event_time, make_checkpoint
+from kibitz.live.events import (
+    ARM_STATUS,
+    CLOCK_TOLERANCE,
+    Arm,
+    Decision,
+    DecisionRecord,
+    event_time,
+    make_checkpoint,
+    settle_decision,
+)
+from kibitz.live.monitor import Alarm
 from kibitz.live.store import queries
 from kibitz.live.store.schema import Database
 
 Operation = tuple[str, tuple[Any, ...]]  # a method of `Transaction`, and its arguments
+PAGE_SIZE = 100  # decisions that are read at once when the policy learns them in order
 KnownArms = tuple[int, int, list[Arm]]  # number of events and of settled decisions, and the arms
 
 
-def read_arms(database: Database, config: Config, now: float) -> list[Arm]:
-    """Return the arms of an agent at time `now`; update the kind of rewards of `config`."""
+def read_arms(database: Database, config: Config, now: float) -> tuple[list[Arm], list[Alarm]]:
+    """Return the arms and alarms of an agent at time `now`; update the rewards of `config`."""
     row = queries.read_agent(database, config.name, config=config.stored)
     config.rewards = row.rewards or config.data["rewards"]
-    return queries.read_arms_at(database, row, now, config.patience, config.silence)
+    return queries.read_arms_at(database, row, now, config.patience, config.silence, config.monitor)
 
 
 class Transaction:
     """One transaction of an agent; `finish` writes the changes."""
+
+    _state: str | None
+    _learned: Any  # the state of the policy after the latest rewards; None if it is in `_state`
 
     def __init__(
         self, config: Config, database: Database, now: float, known: KnownArms | None
@@ -37,16 +52,19 @@ class Transaction:
         self.config = config
         self.database = database
         row = queries.read_agent(database, config.name, config=config.stored, lock=True)
-        self.number, self.n_events, self.n_decisions, self.n_asks, latest, self.state = row[:6]
+        self.number, self.n_events, self.n_decisions, self.n_asks, latest = row[:5]
+        self.state = row.state
         self.n_settled, self._declared = row.n_settled, row.rewards
-        self.at, self._latest = event_time(now, latest), latest
+        self.at, self._latest = event_time(self._check_clock(now, latest), latest), latest
         self._before = row.n_events
         is_known = known is not None and known[:2] == (row.n_events, row.n_settled)
         self._arms = known[2] if known is not None and is_known else None
         self._touched: set[int] = set()  # indices of changed arms
         self._events: list[tuple[Any, ...]] = []
+        self._alarms: list[Alarm] = []
         self._decisions: dict[int, DecisionRecord] = {}  # read or made in this transaction, by id
         self._keys: dict[str, int | None] = {}  # decision id by key; None: no decision has the key
+        self._shows: dict[int, dict[int, int]] = {}  # by pull and arm, the id of what it showed
         self._new: list[int] = []
         self._changed: set[int] = set()
 
@@ -114,26 +132,74 @@ class Transaction:
             )
         return self.tell(id, reward)
 
-    def observe(self, name: str, reward: float, key: str | None) -> str:
-        """Count an observation that was not asked for; return "counted" or "duplicate"."""
+    def observe(self, name: str, reward: float, key: str | None, shown_by: int | None = None) -> str:
+        """Count an observation that was not asked for; return "counted" or "duplicate".
+
+        `shown_by` is the id of the pull that showed the reward, or None.
+        """
         check_reward(reward, self.rewards)
         arm_index = self._find_arm(name)
         if self.arms[arm_index].status == "retired":
             raise ValueError(f"arm {name!r} is retired and takes no new observations")
-        if (known_id := self._find_key("observe", key)) is not None:
+        if shown_by is not None:
+            self._check_show(shown_by, arm_index)
+        kind = "observe" if shown_by is None else "show"
+        if (known_id := self._find_key(kind, key)) is not None:
             record = self._decisions[known_id]
-            if record.arm == arm_index and reward in (record.reward, record.told):
+            is_same = (record.arm, record.shown_by) == (arm_index, shown_by)
+            if is_same and reward in (record.reward, record.told):
                 return "duplicate"
             raise Conflict(
                 f"key {key!r} was already used to report reward {record.reward!r} of arm "
                 f"{self.arms[record.arm].name!r}; use a new key"
             )
-        record = DecisionRecord("observe", arm_index, key, self.at, max(1, self.n_asks))
+        if shown_by is not None and (show_id := self._find_show(shown_by, arm_index)) is not None:
+            record = self._decisions[show_id]
+            if reward in (record.reward, record.told):
+                return "duplicate"
+            raise Conflict(
+                f"decision {shown_by} already showed reward {record.reward!r} of arm {name!r}, which "
+                f"is decision {show_id}; use correct()"
+            )
+        stage = max(1, self.n_asks)
+        record = DecisionRecord(kind, arm_index, key, self.at, stage, shown_by=shown_by)
         id = self._insert(record)
-        self._append("observe", id, arm_index, reward, key)
+        if shown_by is not None:
+            self._shows[shown_by][arm_index] = id
+        self._append(kind, id, arm_index, reward, key, shown_by=shown_by)
         self.arms[arm_index].apply(record, "told", reward, self.config.silence)
-        self._learn(record, reward)
+        self._learn(id, record, reward)
         return "counted"
+
+    def observe_line(self, line: int, *observation: Any) -> str:
+        """Count the observation in a line of a file; errors name the line."""
+        try:
+            return self.observe(*observation)
+        except ValueError as error:
+            raise type(error)(f"line {line}: {error}") from None
+
+    def _check_show(self, id: int, arm_index: int) -> None:
+        """Raise ValueError if decision `id` is not a pull that can show this arm."""
+        record, name = self._read_decision(id), self.arms[arm_index].name
+        if record.kind != "pull" and record.bucket is None:
+            raise ValueError(f"shown_by must be the id of a pull, but decision {id} is not a pull")
+        pulled, shows = self.arms[record.arm].name, self.config.shows
+        if record.arm == arm_index:
+            raise ValueError(
+                f"decision {id} is a pull of arm {name!r} itself; report its own reward with tell()"
+            )
+        if shows is not None and shows[record.arm, arm_index] == 0:
+            raise ValueError(
+                f"a pull of arm {pulled!r} never shows arm {name!r} in the graph of agent "
+                f"{self.config.name!r}; check shown_by and arm"
+            )
+
+    def _find_show(self, id: int, arm_index: int) -> int | None:
+        """Return the id of the observation of an arm that pull `id` has shown, or None."""
+        if id not in self._shows:
+            self._shows[id] = {}
+            self._read("shown_by", [id])
+        return self._shows[id].get(arm_index)
 
     def forget(self, id: int) -> str:
         """Stop waiting for the report of a decision; return "forgotten" or "duplicate"."""
@@ -161,16 +227,21 @@ class Transaction:
     def change(self, kind: str, name: str) -> None:
         """Add, pause, resume or retire an arm."""
         if kind == "added":
+            if self.config.shows is not None:
+                raise ValueError(
+                    f"arm {name!r} cannot be added: the graph of agent {self.config.name!r} has no "
+                    "row for it; create a new agent"
+                )
             if any(arm.name == name for arm in self.arms):
                 raise ValueError(f"arm {name!r} already exists; use a new name")
             self.arms.append(Arm(name))
             arm_index = len(self.arms) - 1
             queries.insert_arm(self.database, self.number, arm_index, name)
             self._append(kind, None, arm_index, None, None)
-            if self.state is not None:
-                init, params = self.config.policy.init, self.config.params
-                if not policy_state.is_outdated(self.state, init(params, arm_index)):
-                    self.state = policy_state.add_arm(self.state, init(params, arm_index + 1))
+            empty = policy_state.init(self.config, arm_index)
+            if self.state is not None and not policy_state.is_outdated(self.state, empty):
+                larger = policy_state.init(self.config, arm_index + 1)
+                self.state = policy_state.add_arm(self.state, larger)
             return
         arm_index = self._find_arm(name)
         arm = self.arms[arm_index]
@@ -222,10 +293,13 @@ class Transaction:
             return 0
         config = self.config
         projection = queries.replay_log(
-            self.database, self.number, config.patience, config.silence, last
+            self.database, self.number, config.patience, config.silence, last, config.monitor
         )
         used_ids = queries.read_used_ids(self.database, self.number, last)
-        content = make_checkpoint(projection, used_ids, config.silence, config.stores_state)
+        if config.in_order:
+            n_learned = self._load_state().n_learned[0]
+            used_ids |= {id for id in projection.decisions if id > n_learned}
+        content = make_checkpoint(projection, used_ids, config.settles, config.stores_state)
         queries.replace_events(self.database, self.number, projection, content)
         self._append("compacted", None, None, None, None)
         return last - first
@@ -244,18 +318,18 @@ class Transaction:
         return ["erased" if key in ids else "unknown" for key in keys]
 
     def settle(self) -> None:
-        """Settle the decisions that are older than the patience, if silence counts as a reward.
+        """Settle the decisions that are older than the patience, if this changes anything.
 
         Nothing is written unless the transaction appends an event.
         """
-        patience, silence = self.config.patience, self.config.silence
-        if patience is None or silence is None:
+        patience, silence, monitor = self.config.patience, self.config.silence, self.config.monitor
+        if patience is None or not self.config.settles:
             return
         for id, record in queries.read_unsettled(
             self.database, self.number, self.n_settled, self.at, patience
         ):
             self._decisions[id] = record
-            self.arms[record.arm].settle(record, silence)
+            self._alarms += settle_decision(self.arms, id, record, silence, monitor)
             self.n_settled = id
             self._touched.add(record.arm)
             self._changed.add(id)
@@ -338,21 +412,37 @@ class Transaction:
 
     def _choose(self, kind: str, arm_indices: list[int], stage: int, rng: Any) -> int:
         """Return the index of the arm that the policy chooses among the arms at `arm_indices`."""
-        config, policy = self.config, self.config.policy
+        config, policy = self.config, self.config.player
         if config.in_turn:
             self._check_turn(kind)
             choose = policy.pull if kind == "pull" else policy.look
             return int(choose(config.params, self._load_state(), stage, rng))
         arms = [self.arms[arm_index] for arm_index in arm_indices]
+        shows = None if config.shows is None else config.shows[np.ix_(arm_indices, arm_indices)]
+        stored_state = None
+        if config.in_order:
+            if self._learned is None:
+                self._learned = self._load_state()
+            stored_state = pending.select_arms(
+                policy, config.params, policy_state.count_ahead(config, self._learned), arm_indices
+            )
         if kind == "pull":
             choice = pending.pull(
-                policy, config.params, arms, stage, config.unit, rng, config.silence
+                policy,
+                config.params,
+                arms,
+                stage,
+                config.unit,
+                rng,
+                config.silence,
+                shows,
+                stored_state,
             )
             return arm_indices[choice]
         current = self._find_current_pull()
         current_position = arm_indices.index(current) if current in arm_indices else None
-        use_state = config.stores_state and len(arm_indices) == len(self.arms)
-        stored_state = self._load_state() if use_state else None
+        if policy.hold is not None and len(arm_indices) == len(self.arms):
+            stored_state = self._load_state()
         choice = pending.look(
             policy,
             config.params,
@@ -363,6 +453,7 @@ class Transaction:
             current_position,
             stored_state,
             config.silence,
+            shows,
         )
         return arm_indices[choice]
 
@@ -393,6 +484,7 @@ class Transaction:
         """Read all decisions that the operations need, in a few SQL statements."""
         ids: set[int] = set()
         keys: set[str] = set()
+        pulls: set[int] = set()  # with what they have shown
         for operation in operations:
             if isinstance(operation, Exception):
                 continue
@@ -401,10 +493,19 @@ class Transaction:
                 ids.add(values[0])
             elif name == "tell_key":
                 keys.add(values[0])
-            elif name in ("ask", "look", "observe"):
-                operation_keys = values[0] if name == "ask" else values[-1:]
+            elif name in ("ask", "look", "observe", "observe_line"):
+                operation_keys = {
+                    "ask": values[0],
+                    "look": values[:1],
+                    "observe": values[2:3],
+                    "observe_line": values[3:4],
+                }[name]
                 keys.update(key for key in operation_keys if key is not None)
-        self._read("id", sorted(ids - self._decisions.keys()))
+                if name == "observe" and values[3] is not None:
+                    pulls.add(values[3])
+        self._read("id", sorted((ids | pulls) - self._decisions.keys()))
+        self._shows.update({id: {} for id in pulls})
+        self._read("shown_by", sorted(pulls))
         self._read("key", sorted(keys - self._keys.keys()))
 
     def _read(self, column: str, values: Sequence[Any]) -> None:
@@ -414,6 +515,8 @@ class Transaction:
             record = self._decisions.setdefault(id, read)
             if record.key is not None:
                 self._keys[record.key] = id
+            if column == "shown_by" and record.shown_by is not None:
+                self._shows[record.shown_by][record.arm] = id
 
     def _read_decision(self, id: int) -> DecisionRecord:
         """Return the decision with this id; raise UnknownDecision if it does not exist."""
@@ -477,13 +580,14 @@ class Transaction:
 
     def _apply(self, id: int, record: DecisionRecord, kind: str, reward: float | None) -> None:
         """Apply a told, corrected, forgotten or silent event to a decision; append it to the log."""
-        is_first = record.reward is None
+        old_reward = record.reward
         silence, is_settled = self.config.silence, id <= self.n_settled
-        self.arms[record.arm].apply(record, kind, reward, silence, is_settled)
+        arm, monitor = self.arms[record.arm], self.config.monitor
+        arm.apply(record, kind, reward, silence, is_settled, monitor)
         self._append(kind, id, record.arm, reward, None)
         self._changed.add(id)
-        if is_first and reward is not None:
-            self._learn(record, reward)
+        if self.config.in_order or (old_reward is None and reward is not None):
+            self._learn(id, record, reward, old_reward)
         elif reward is not None and self.config.in_turn:
             self._replay()
         elif reward is not None and self.config.stores_state:
@@ -493,25 +597,55 @@ class Transaction:
 
     # ----------------------------------------------------------------------------- policy state
 
+    @property
+    def state(self) -> str | None:
+        """The stored state of the policy as JSON; None if it has none.
+
+        Rewards that follow each other change the state in memory, which is converted only once.
+        """
+        if self._learned is not None:
+            self.state = policy_state.to_json(self._learned)
+        return self._state
+
+    @state.setter
+    def state(self, text: str | None) -> None:
+        self._state, self._learned = text, None
+
     def _load_state(self) -> Any:
-        empty = self.config.policy.init(self.config.params, len(self.arms))
+        empty = policy_state.init(self.config, len(self.arms))
         if policy_state.is_outdated(self.state, empty):
             self._replay()
         return empty if self.state is None else policy_state.from_json(self.state, empty)
 
-    def _learn(self, record: DecisionRecord, reward: float) -> None:
+    def _learn(
+        self, id: int, record: DecisionRecord, reward: float | None, old_reward: float | None = None
+    ) -> None:
         """Update the stored state of the policy with a reward, whose event is already appended.
 
+        `reward` is None if the decision was forgotten; `old_reward` is its reward before the event.
         Do nothing if the state of the policy follows from the counts and is not stored.
         """
         if not self.config.stores_state:
             return
-        empty = self.config.policy.init(self.config.params, len(self.arms))
-        if policy_state.is_outdated(self.state, empty):
-            self._replay()  # the log already contains the reward
-            return
-        state = policy_state.update(self.config, self._load_state(), record, reward)
-        self.state = policy_state.to_json(state)
+        if self._learned is None:
+            empty = policy_state.init(self.config, len(self.arms))
+            if policy_state.is_outdated(self.state, empty):
+                self._replay()  # the log already contains the reward
+                return
+            self._learned = self._load_state()
+        if self.config.in_order:
+            self._learned = policy_state.learn_in_order(
+                self.config, self._learned, id, record, old_reward, self._find_reported
+            )
+        elif reward is not None:
+            self._learned = policy_state.update(self.config, self._learned, record, reward)
+
+    def _find_reported(self, id: int) -> DecisionRecord | None:
+        """Return the decision with this id, or None if it is pending or does not exist."""
+        if id not in self._decisions and id <= self.n_decisions:
+            self._read("id", range(id, min(id + PAGE_SIZE, self.n_decisions + 1)))
+        record = self._decisions.get(id)
+        return None if record is None or record.status == "pending" else record
 
     def _replay(self) -> None:
         """Rebuild the stored state from the log."""
@@ -532,13 +666,14 @@ class Transaction:
         key: str | None,
         probability: float | None = None,
         bucket: str | None = None,
+        shown_by: int | None = None,
     ) -> None:
         """Append an event to the log and mark its arm as changed."""
         self.n_events += 1
         if arm_index is not None:
             self._touched.add(arm_index)
         event = (self.n_events, self.at, kind, id, arm_index, reward, key, probability, bucket)
-        self._events.append((self.number, *event))
+        self._events.append((self.number, *event, shown_by))
 
     def _write(self) -> None:
         """Write new decisions, changed decisions and new events to the database."""
@@ -547,6 +682,27 @@ class Transaction:
         queries.write_decisions(self.database, self.number, new, changed)
         queries.append_events(self.database, self._events)
         self._new, self._changed, self._events = [], set(), []
+
+    def _check_clock(self, now: float, latest: float) -> float:
+        """Return the present time: `now`, or the server's time if this machine's clock is behind.
+
+        If `now` is long before the last event, one of the two clocks was wrong. The clock of a
+        database server decides which one. Without a server, `now` counts.
+        """
+        earliest = latest - CLOCK_TOLERANCE
+        if now >= earliest:
+            return now
+        server_time = queries.read_server_time(self.database)
+        if server_time is None or server_time < earliest:
+            return now
+        warnings.warn(
+            f"the clock of this machine is more than {CLOCK_TOLERANCE:.0f} s behind the clock of the "
+            f"database server; agent {self.config.name!r} uses the server's time. Correct the clock "
+            "of this machine",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+        return server_time
 
     def _set_back(self) -> None:
         """Correct the times of decisions that a wrong clock has put into the future."""
@@ -568,6 +724,7 @@ class Transaction:
             self._set_back()
         arms = {arm_index: self.arms[arm_index] for arm_index in self._touched}
         queries.update_arms(self.database, self.number, arms)
+        queries.insert_alarms(self.database, self.number, self._alarms)
         counts = (self.number, self.n_events, self.n_decisions, self.n_asks, self.at, self.state)
         row = queries.AgentRow(*counts, self.n_settled, self._declared)
         queries.update_agent(self.database, row)

@@ -65,7 +65,8 @@ class Feed:
     def __init__(self, agent: Agent, changes: Changes) -> None:
         self.agent = agent
         self._changes = changes
-        self._shares = Shares()  # changed only in `_read`; the store runs one read at a time
+        # changed only in `_read`; the store runs one read at a time
+        self._shares = Shares(agent.config.monitor is not None)
         self._saving = Saving(0, math.nan)
         self._frame = b""
         self._new_frame = asyncio.Event()
@@ -179,13 +180,18 @@ class Shares:
 
     All intervals have the same width, a power of two. When more than `N_INTERVALS` intervals would be
     needed, adjacent intervals are merged. The table therefore stays small for any log, and each
-    decision is read only once.
+    decision is read only once. With `has_means`, the table also has the mean of the settled rewards
+    of each arm in each interval, without later corrections; the agent must have a monitor.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, has_means: bool = False) -> None:
+        self.has_means = has_means
         self.width = MIN_WIDTH
         self.n_read = 0  # number of decisions read so far
+        self.n_settled_read = 0  # number of decisions whose settled rewards have been read
         self.counts: NDArray[np.int64] = np.zeros((N_INTERVALS, 0), dtype=np.int64)
+        self.n_settled = np.zeros((N_INTERVALS, 0))
+        self.sums = np.zeros((N_INTERVALS, 0))
         self.since = np.full(N_INTERVALS, np.inf)
 
     def read(self, database: Database, row: queries.AgentRow, n_arms: int) -> bool:
@@ -198,23 +204,37 @@ class Shares:
             self.counts[interval, arm] += count
             self.since[interval] = min(self.since[interval], start_time)
         self.n_read = last_decision
-        return last_decision == row.n_decisions
+        if not self.has_means:
+            return last_decision == row.n_decisions
+        last_settled = min(row.n_settled, self.n_settled_read + MAX_DECISIONS)
+        for arm, interval, count, total in queries.sum_settled(
+            database, row.number, self.width, self.n_settled_read, last_settled
+        ):
+            self.n_settled[interval, arm] += count
+            self.sums[interval, arm] += total
+        self.n_settled_read = last_settled
+        return last_decision == row.n_decisions and last_settled == row.n_settled
 
     def _widen(self, n_asks: int, n_arms: int) -> None:
         """Make room for `n_asks` stages and `n_arms` arms; merge adjacent intervals if necessary."""
-        n_new_arms = n_arms - self.counts.shape[1]
-        self.counts = np.pad(self.counts, ((0, 0), (0, max(0, n_new_arms))))
+        new_arms = ((0, 0), (0, max(0, n_arms - self.counts.shape[1])))
+        tables: list[NDArray[Any]] = [
+            np.pad(table, new_arms) for table in (self.counts, self.n_settled, self.sums)
+        ]
         while n_asks > N_INTERVALS * self.width:
-            empty_intervals = np.zeros((N_INTERVALS // 2, self.counts.shape[1]), dtype=np.int64)
-            self.counts = np.concatenate([self.counts[::2] + self.counts[1::2], empty_intervals])
+            tables = [
+                np.concatenate([table[::2] + table[1::2], np.zeros_like(table[::2])])
+                for table in tables
+            ]
             merged_times = np.minimum(self.since[::2], self.since[1::2])
             self.since = np.concatenate([merged_times, np.full(N_INTERVALS // 2, np.inf)])
             self.width *= 2
+        self.counts, self.n_settled, self.sums = tables
 
     def to_plain(self, names: list[str], max_arms: int) -> dict[str, Any]:
         """Return the counts of the `max_arms` most pulled arms as plain data.
 
-        The totals are over all arms.
+        The totals are over all arms. `means` is [] without means; a mean without rewards is None.
         """
         totals = self.counts.sum(axis=1)
         n_used = int(np.flatnonzero(totals).max(initial=-1)) + 1
@@ -230,4 +250,12 @@ class Shares:
                 float(start_time) if np.isfinite(start_time) else None
                 for start_time in self.since[:n_used]
             ],
+            "means": [
+                [float(total / n) if n else None for n, total in zip(*columns, strict=True)]
+                for columns in (
+                    (self.n_settled[:n_used, arm], self.sums[:n_used, arm]) for arm in arms
+                )
+            ]
+            if self.has_means
+            else [],
         }

@@ -1,7 +1,9 @@
 """The HTTP operations that create, list, describe and delete agents and import their history."""
 
 import asyncio
+import io
 import time
+from collections import Counter
 from typing import Any
 
 from msgspec import convert, structs
@@ -10,10 +12,10 @@ from kibitz._errors import Error
 from kibitz._validation import one_of
 from kibitz.live.agent.agent import Agent, open_agent
 from kibitz.live.agent.config import check_config
-from kibitz.live.agent.history import parse_history
+from kibitz.live.agent.history import BATCH_SIZE, count_rows, read_history
 from kibitz.live.service import schemas
 from kibitz.live.service.auth import RequestError
-from kibitz.live.service.http import MAX_BATCH, Call, operation
+from kibitz.live.service.http import Call, operation
 from kibitz.live.store import queries
 from kibitz.policies import POLICIES
 from kibitz.policies.policy import Policy
@@ -67,13 +69,14 @@ def describe(agent: Agent) -> schemas.AgentDescription:
         name: data[name] for name in schemas.AgentDescription.__struct_fields__ if name in data
     }
     values |= {"name": agent.name, "arms": arms, "rewards": agent.config.rewards}
+    values["shows"] = None if agent.config.shows is None else agent.config.shows.tolist()
     values["policy"] = {"name": spec["name"], "parameters": spec["parameters"]}
     return convert(values, schemas.AgentDescription)
 
 
 @operation("GET", "/v1/agents", "read", schemas.AGENTS)
 async def agents(call: Call, query: schemas.AgentsQuery) -> schemas.Agents:
-    """List the names of the agents in alphabetical order, after a name."""
+    """List at most `limit` names of agents in alphabetical order, starting after the name `after`."""
     names = await asyncio.to_thread(
         call.state.store.read,
         lambda database: queries.read_names_after(
@@ -118,13 +121,18 @@ async def import_history(call: Call, content: str, media_type: str) -> schemas.I
     The rows are counted in transactions of 1000 rows. A row whose key is known is a duplicate and is
     not counted again, so a request can be repeated.
     """
-    history = await asyncio.to_thread(parse_history, content, FORMATS[media_type])
-    results: list[str] = []
-    for start in range(0, len(history), MAX_BATCH):
-        rows = history[start : start + MAX_BATCH]
-        work = lambda rows=rows: call.agent.observe(rows)  # noqa: E731
-        results += await call.state.writer.submit_function(work, size=len(rows))
-    return schemas.Imported(results.count("counted"), results.count("duplicate"))
+    file_format = FORMATS[media_type]
+    lines = io.StringIO(content, newline="" if file_format == "csv" else "\n")
+    history = await asyncio.to_thread(lambda: list(read_history(lines, file_format)))
+    batches = count_rows(call.agent.batch, history)
+    n_results: Counter[str] = Counter()
+    for start in range(0, len(history), BATCH_SIZE):
+        size = min(BATCH_SIZE, len(history) - start)
+        _, results = await call.state.writer.submit_function(lambda: next(batches), size=size)
+        n_results.update(results)
+        for result in results:
+            call.state.metrics.count_result(call.agent.name, result)
+    return schemas.Imported(n_results["counted"], n_results["duplicate"])
 
 
 ROUTES = [create_agent, agents, config, delete_agent, import_history]

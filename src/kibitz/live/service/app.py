@@ -18,7 +18,7 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from kibitz._errors import StoreUnavailable, UnknownAgent
@@ -35,7 +35,7 @@ from kibitz.live.service.logs import RequestMiddleware
 from kibitz.live.service.metrics import Metrics, metrics
 from kibitz.live.service.probes import Readiness
 from kibitz.live.service.reads import Reads, Reports
-from kibitz.live.service.streams import open_stream
+from kibitz.live.service.streams import Stream, open_stream
 from kibitz.live.store import connect, queries
 from kibitz.live.store.opening import OpeningStore
 from kibitz.live.store.schema import Store
@@ -56,10 +56,10 @@ async def ask(call: Call, body: schemas.Ask) -> schemas.Decision | list[schemas.
     """Choose an arm to pull, or `n` arms. Requests with the same key get the same decision."""
     key = call.key(body.key)
     values = key, body.among, body.n
-    decisions = await call.state.writer.submit(call.agent, "ask", *values, size=body.n or 1)
+    answer = await call.state.writer.submit(call.agent, "ask", *values, size=body.n or 1)
     if body.n is None:
-        return schemas.Decision(*decisions)
-    return [schemas.Decision(*decision) for decision in decisions]
+        return schemas.Decision(*answer)
+    return [schemas.Decision(*decision) for decision in answer]
 
 
 @operation("POST", f"{AGENT_PATH}/tell", "play", schemas.TELL, errors=(409,))
@@ -97,13 +97,19 @@ async def observe(
 ) -> schemas.Result | list[schemas.Result]:
     """Report an observation that was not asked for, or a list: either all are counted, or none.
 
-    The result is `counted`, or `duplicate` for a known key.
+    If a pull showed this reward of another arm, `shown_by` is the id of the pull; such an observation
+    needs no key. The result is `counted`, or `duplicate` for a known key or a repeated show.
     """
     writer = call.state.writer
+    if isinstance(body, list) and b"idempotency-key" in call.headers:
+        raise ValueError("Idempotency-Key is for one observation; give each observation its own key")
     if not isinstance(body, list):
-        values = body.arm, body.reward, call.key(body.key), bool(body.force)
+        values = body.arm, body.reward, call.key(body.key), bool(body.force), body.shown_by
         return schemas.Result(await writer.submit(call.agent, "observe", *values))
-    reports = [("observe", (seen.arm, seen.reward, seen.key, bool(seen.force))) for seen in body]
+    reports = [
+        ("observe", (seen.arm, seen.reward, seen.key, bool(seen.force), seen.shown_by))
+        for seen in body
+    ]
     if not reports:
         return []
     results = await writer.submit_function(lambda: call.agent.batch(reports), size=len(reports))
@@ -175,6 +181,17 @@ async def erase(call: Call, body: schemas.Erasure) -> schemas.Erased:
     The result is `erased` or `unknown` for each key. The files of the store are rewritten meanwhile.
     """
     return schemas.Erased(await call.state.writer.submit_function(lambda: call.agent.erase(body.key)))
+
+
+@operation("POST", f"{AGENT_PATH}/compact", "admin", schemas.COMPACT)
+async def compact(call: Call, body: schemas.Compaction) -> schemas.Compacted:
+    """Replace the events before a date by a checkpoint, without changing any number.
+
+    `n_events` is the number of these events. The files of the store are rewritten meanwhile.
+    """
+    agent, before = call.agent, body.before
+    n_events = await call.state.writer.submit_function(lambda: agent.compact(before))
+    return schemas.Compacted(n_events)
 
 
 @operation("GET", "/livez", None, schemas.HEALTH)
@@ -298,7 +315,7 @@ async def export(call: Call, query: schemas.ExportQuery) -> Response:
         content = await call.state.reports.get(key, lambda: as_netcdf(agent.events()))
         return Response(content, 200, headers, media_type)
     chunks = (as_csv if query.format == "csv" else as_lines)(agent.events())
-    return StreamingResponse(_read_chunks(call.state.log, chunks), 200, headers, media_type)
+    return Stream(_read_chunks(call.state.log, chunks), 200, headers, media_type)
 
 
 async def _read_chunks(log: Reads, chunks: Iterator[bytes]) -> AsyncIterator[bytes]:
@@ -308,7 +325,7 @@ async def _read_chunks(log: Reads, chunks: Iterator[bytes]) -> AsyncIterator[byt
 
 ROUTES = [  # the most frequent requests first, because routes are tried in order
     ask, tell, look, observe, correct, forget, add_arm, change_arm, declare_rewards, erase,
-    livez, readyz, healthz, metrics, *agents.ROUTES, report, verdict, events, export,
+    compact, livez, readyz, healthz, metrics, *agents.ROUTES, report, verdict, events, export,
 ]  # fmt: skip
 
 

@@ -4,6 +4,7 @@ import asyncio
 import importlib.util
 import os
 from collections.abc import AsyncIterator, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, overload
 
 from kibitz._files import write_atomic
@@ -119,7 +120,13 @@ class AsyncClient:
 
     @overload
     async def observe(
-        self, arm: str, reward: float, key: str | None = None, *, force: bool = False
+        self,
+        arm: str,
+        reward: float,
+        key: str | None = None,
+        *,
+        force: bool = False,
+        shown_by: int | None = None,
     ) -> str: ...
 
     @overload
@@ -127,16 +134,30 @@ class AsyncClient:
         self, arm: Sequence[tuple[str, float, str]], *, force: bool = False
     ) -> list[str]: ...
 
+    @overload
     async def observe(
-        self, arm: Any, reward: Any = None, key: str | None = None, *, force: bool = False
+        self, arm: Sequence[tuple[str, float]], *, force: bool = False, shown_by: int
+    ) -> list[str]: ...
+
+    async def observe(
+        self,
+        arm: Any,
+        reward: Any = None,
+        key: str | None = None,
+        *,
+        force: bool = False,
+        shown_by: int | None = None,
     ) -> Any:
         """Report an observation that was not asked for.
 
         Return "counted", or "duplicate" if the same observation was already reported with this key.
         Another arm or another reward with the same key raises `Conflict`. `force` works as in `tell`.
         To report several observations in one transaction, pass a list of (arm, reward, key).
+
+        If a pull showed this reward of another arm, `shown_by` is the id of the pull, and no key is
+        needed. To report all that a pull showed, pass a list of (arm, reward) and `shown_by`.
         """
-        return await self._call("observe", arm, reward, key, force)
+        return await self._call("observe", arm, reward, key, force, shown_by)
 
     async def forget(self, id: int) -> str:
         """Stop waiting for the report of a decision.
@@ -184,6 +205,13 @@ class AsyncClient:
         """
         results: list[str] = await self._call("erase", key)
         return results
+
+    async def compact(self, before: float | str | datetime) -> int:
+        """Replace the events before a time by a checkpoint; return the number of these events.
+
+        This needs a token with the role `admin`. See `Agent.compact`.
+        """
+        return int(await self._call("compact", before))
 
     async def report(self, delta: float = 0.05) -> "xarray.Dataset":
         """Return means, confidence sequences, regret and warnings; see `Agent.report`."""

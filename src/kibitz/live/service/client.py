@@ -4,6 +4,7 @@ import http.client
 import os
 import time
 from collections.abc import Iterator, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, overload
 
 from kibitz._files import write_atomic
@@ -105,22 +106,42 @@ class Client:
 
     @overload
     def observe(
-        self, arm: str, reward: float, key: str | None = None, *, force: bool = False
+        self,
+        arm: str,
+        reward: float,
+        key: str | None = None,
+        *,
+        force: bool = False,
+        shown_by: int | None = None,
     ) -> str: ...
 
     @overload
     def observe(self, arm: Sequence[tuple[str, float, str]], *, force: bool = False) -> list[str]: ...
 
+    @overload
     def observe(
-        self, arm: Any, reward: Any = None, key: str | None = None, *, force: bool = False
+        self, arm: Sequence[tuple[str, float]], *, force: bool = False, shown_by: int
+    ) -> list[str]: ...
+
+    def observe(
+        self,
+        arm: Any,
+        reward: Any = None,
+        key: str | None = None,
+        *,
+        force: bool = False,
+        shown_by: int | None = None,
     ) -> Any:
         """Report an observation that was not asked for.
 
         Return "counted", or "duplicate" if the same observation was already reported with this key.
         Another arm or another reward with the same key raises `Conflict`. `force` works as in `tell`.
         To report several observations in one transaction, pass a list of (arm, reward, key).
+
+        If a pull showed this reward of another arm, `shown_by` is the id of the pull, and no key is
+        needed. To report all that a pull showed, pass a list of (arm, reward) and `shown_by`.
         """
-        return self._send(self._requests.observe(arm, reward, key, force))
+        return self._send(self._requests.observe(arm, reward, key, force, shown_by))
 
     def forget(self, id: int) -> str:
         """Stop waiting for the report of a decision.
@@ -173,6 +194,13 @@ class Client:
         """
         results: list[str] = self._send(self._requests.erase(key))
         return results
+
+    def compact(self, before: float | str | datetime) -> int:
+        """Replace the events before a time by a checkpoint; return the number of these events.
+
+        This needs a token with the role `admin`. See `Agent.compact`.
+        """
+        return int(self._send(self._requests.compact(before)))
 
     def verdict(self, delta: float = 0.05, tolerance: float = 0.0) -> "Verdict":
         """Say whether there is a winner, and what stopping now would cost; see `Agent.verdict`."""

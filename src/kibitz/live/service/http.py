@@ -99,7 +99,10 @@ class Call(NamedTuple):
         except UnicodeDecodeError:
             raise invalid("Idempotency-Key", "UTF-8", header) from None
         if key is not None and key != header_key:
-            raise ValueError(f"key {key!r} differs from the header Idempotency-Key {header_key!r}")
+            raise ValueError(
+                f"key {key!r} in the body differs from {header_key!r} in the header Idempotency-Key; "
+                "send one of them"
+            )
         return header_key
 
 
@@ -165,7 +168,7 @@ class Operation:
                 answer = await self.function(call._replace(agent=agent), **values)
         except Conflict:
             if agent is not None:
-                state.metrics.count_conflict(agent.name)
+                state.metrics.count_result(agent.name, "conflict")
             raise
         if agent is not None:
             state.metrics.count_results(agent.name, answer)
@@ -263,7 +266,8 @@ async def read_body(
     return bytes(content)
 
 
-CONDITIONS = {  # what a value must be, by the type that msgspec names in its message
+CONDITIONS = {  # what a value must be, by its field, or by the type that msgspec names in its message
+    "before": "a date such as 2026-01-31",
     "int": "a whole number",
     "float": "a finite number",
     "str": "a text of 1 to 500 printable characters",
@@ -301,7 +305,7 @@ def explain(error: msgspec.ValidationError, declared_type: Any, content: Any) ->
     elif "`float` " in message:
         condition = f"between {-MAX_REWARD:g} and {MAX_REWARD:g}"
     else:
-        condition = CONDITIONS.get(type_name, "valid")
+        condition = CONDITIONS.get(name) or CONDITIONS.get(type_name, "valid")
     return RequestError(422, f"{name} must be {condition}, got {short_repr(value)}")
 
 

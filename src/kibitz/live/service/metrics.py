@@ -56,7 +56,7 @@ class Metrics:
         )
         self.results = Counter(
             "kibitz_results",
-            "Results of tell, observe, correct and forget: counted, duplicate, conflict, ...",
+            "Results of tell, observe, import, correct and forget: counted, duplicate, conflict, ...",
             ("agent", "result"),
             registry=registry,
         )
@@ -99,11 +99,11 @@ class Metrics:
         """Count the results in the answer to a request: an object, or a list of objects."""
         for single_answer in answer if isinstance(answer, list) else (answer,):
             if (result := getattr(single_answer, "result", None)) is not None:
-                self._get_results(agent, result).inc()
+                self.count_result(agent, result)
 
-    def count_conflict(self, agent: str) -> None:
-        """Count a request that contradicts an earlier request."""
-        self._get_results(agent, "conflict").inc()
+    def count_result(self, agent: str, result: str) -> None:
+        """Count a result, such as "counted", or "conflict" if a request contradicts another one."""
+        self._get_results(agent, result).inc()
 
     def _count_retries(self) -> None:
         with self._lock:
@@ -152,9 +152,11 @@ class StoreCollector:
                 (CounterMetricFamily, "kibitz_asks", "Decisions to pull an arm."),
                 (CounterMetricFamily, "kibitz_tells", "Pulls with a reward."),
                 (CounterMetricFamily, "kibitz_looks", "Looks and observations with a reward."),
+                (CounterMetricFamily, "kibitz_shows", "Rewards of other arms that pulls showed."),
                 (GaugeMetricFamily, "kibitz_pending", "Decisions that wait for their report."),
                 (GaugeMetricFamily, "kibitz_forgotten", "Decisions without a report for too long."),
                 (CounterMetricFamily, "kibitz_events", "Events of the log."),
+                (CounterMetricFamily, "kibitz_alarms", "Detected changes of a mean."),
             )
         ]
         for name, *values in rows:

@@ -9,6 +9,7 @@ import random
 import secrets
 import time
 from collections.abc import Callable, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote, urlsplit
@@ -104,12 +105,16 @@ class Requests:
         body = {"key": key, "reward": _to_json_reward(reward), "force": flag(force, "force")}
         return self._post("tell", body)
 
-    def observe(self, arm: Any, reward: Any, key: str | None, force: bool) -> Request:
+    def observe(
+        self, arm: Any, reward: Any, key: str | None, force: bool, shown_by: int | None
+    ) -> Request:
         if isinstance(arm, list | tuple) and reward is None:
-            rows = [_make_observation(*parse_observation(row), force) for row in arm]
+            parsed_rows = [parse_observation(row, shown_by is None) for row in arm]
+            rows = [_make_observation(*row, force, shown_by) for row in parsed_rows]
             return self._post("observe", rows, _parse_results)
-        key = random_key() if key is None else key
-        return self._post("observe", _make_observation(arm, reward, key, force))
+        if key is None and shown_by is None:  # what a pull shows needs no key
+            key = random_key()
+        return self._post("observe", _make_observation(arm, reward, key, force, shown_by))
 
     def forget(self, id: int) -> Request:
         return self._post("forget", {"id": whole(id, "id", 1)})
@@ -129,6 +134,10 @@ class Requests:
 
     def erase(self, key: str | Sequence[str]) -> Request:
         return self._post("erase", {"key": key}, _parse_erased)
+
+    def compact(self, before: float | str | datetime) -> Request:
+        date = before.isoformat() if isinstance(before, datetime) else before
+        return self._post("compact", {"before": date}, _parse_n_events)
 
     def report(self, delta: float) -> Request:
         def parse(content: bytes) -> Any:
@@ -219,6 +228,10 @@ def _parse_erased(content: bytes) -> list[str]:
     return results
 
 
+def _parse_n_events(content: bytes) -> int:
+    return int(json.loads(content)["n_events"])
+
+
 def _ignore(content: bytes) -> None:
     return None
 
@@ -231,8 +244,9 @@ def _make_report(id: Any, reward: Any, force: Any) -> dict[str, Any]:
     }
 
 
-def _make_observation(arm: Any, reward: Any, key: Any, force: Any) -> dict[str, Any]:
-    return {"arm": arm, "reward": _to_json_reward(reward), "key": key, "force": flag(force, "force")}
+def _make_observation(arm: Any, reward: Any, key: Any, force: Any, shown_by: Any) -> dict[str, Any]:
+    body = {"arm": arm, "reward": _to_json_reward(reward), "key": key, "force": flag(force, "force")}
+    return body if shown_by is None else {**body, "shown_by": whole(shown_by, "shown_by", 1)}
 
 
 def _to_json_reward(value: Any) -> Any:

@@ -34,6 +34,7 @@ class Reads:
         self._max_load = max_load
         self._waiting: dict[Hashable, asyncio.Future[Any]] = {}  # reads that have not begun
         self._lock = threading.Lock()
+        self._results: dict[Hashable, list[Any]] = {}  # latest result and number of requests, by key
         self._turn = asyncio.Lock()
         self._next_start = 0.0
 
@@ -41,7 +42,8 @@ class Reads:
         """Return the result of `work()`; requests with the same key share a read that waits.
 
         A read begins after all requests that share it, so its result includes everything that was
-        committed before any of these requests.
+        committed before any of these requests. A request that waits for its turn to answer gets the
+        latest result of its key, so the requests of a key never hold more than one result in memory.
         """
         future = self._waiting.get(key)
         if future is None:
@@ -52,10 +54,18 @@ class Reads:
                 future = loop.run_in_executor(self._executor, self._run, key, work)
                 self._waiting[key] = future
             future.add_done_callback(_retrieve_error)
-        result = await asyncio.shield(future)  # the read goes on if this client leaves
-        async with self._turn:  # other requests get their turn between two answers of a shared read
-            await asyncio.sleep(0)
-        return result
+        latest = self._results.setdefault(key, [None, 0])
+        latest[1] += 1
+        try:
+            latest[0] = await asyncio.shield(future)  # the read goes on if this client leaves
+            del future  # it refers to the result
+            async with self._turn:  # other requests get their turn between two answers
+                await asyncio.sleep(0)
+            return latest[0]
+        finally:
+            latest[1] -= 1
+            if not latest[1]:
+                del self._results[key]
 
     def stop(self) -> None:
         """Cancel all reads that have not begun."""

@@ -12,6 +12,12 @@ Text = Annotated[str, Meta(min_length=1, max_length=500, description="Printable 
 Id = Annotated[int, Meta(ge=1, le=2**62 - 1, description="The id of a decision.")]
 Reward = Annotated[float, Meta(ge=-MAX_REWARD, le=MAX_REWARD, description="A finite number.")]
 Force = Annotated[bool, Meta(description="Accept a reward beyond 10,000 times the agent's scale.")]
+ShownBy = Annotated[int, Meta(ge=1, le=2**62 - 1, description="The id of the pull that showed it.")]
+Probability = Annotated[float, Meta(ge=0, le=1)]
+Matrix = Annotated[
+    list[list[Probability]],
+    Meta(description="The probability that a pull of each arm (row) shows each arm (column)."),
+]
 State = Literal["active", "paused", "retired"]
 Extended = float | Literal["inf", "-inf"] | None  # JSON has no infinite numbers and no NaN
 
@@ -47,6 +53,7 @@ class Observe(Struct, forbid_unknown_fields=True):
     reward: Reward
     key: Text | None = None
     force: Force | None = None
+    shown_by: ShownBy | None = None
 
 
 Observations = Annotated[list[Observe], Meta(max_length=MAX_BATCH)]
@@ -68,6 +75,8 @@ class NewAgent(Struct, forbid_unknown_fields=True):
     silence: float | Literal["forget"] = "forget"
     bucket: float = 0.0
     bucket_is_free: bool = False
+    shows: Matrix | None = None
+    alarms: float | None = None
 
 
 class Forget(Struct, forbid_unknown_fields=True):
@@ -113,6 +122,14 @@ class Erased(Struct):
     results: list[Literal["erased", "unknown"]]
 
 
+class Compaction(Struct, forbid_unknown_fields=True):
+    before: Text | Annotated[float, Meta(description="Seconds since 1970.")]
+
+
+class Compacted(Struct):
+    n_events: int
+
+
 class Health(Struct):
     status: Literal["ok"]
 
@@ -132,6 +149,8 @@ class AgentDescription(Struct):
     silence: float | Literal["forget"]
     bucket: float
     bucket_is_free: bool
+    shows: Matrix | None
+    alarms: float | None
 
 
 class Deleted(Struct):
@@ -151,6 +170,7 @@ class ArmReport(Struct):
     n_pending: int
     n_forgotten: int
     n_looks: int
+    n_shows: int
     n_settled: int
     n_unsettled: int
     n_late: int
@@ -159,6 +179,24 @@ class ArmReport(Struct):
     low: Extended
     high: Extended
     best: float
+    since: float | None
+
+
+class Alarm(Struct):
+    arm: str
+    since_id: int
+    since_at: float
+    at_id: int
+    at: float
+    n_before: int
+    mean_before: float
+    n_after: int
+    mean_after: float
+    low_before: Extended
+    high_before: Extended
+    low_after: Extended
+    high_after: Extended
+    sentence: str
 
 
 class Report(Struct):
@@ -177,6 +215,8 @@ class Report(Struct):
     regret_high: Extended
     looks_saved: Extended
     warnings: list[str]
+    alarms: list[Alarm]
+    promise: str
     arms: list[ArmReport]
 
 
@@ -202,6 +242,7 @@ class LogEvent(Struct):
     key: str | None
     probability: float | None
     bucket: str | None
+    shown_by: int | None
 
 
 class Events(Struct):
@@ -251,12 +292,12 @@ DECISION = {
 LOOK_DECISION = {**DECISION, "id": 2, "kind": "look", "key": "probe-1"}
 EVENT = {
     "seq": 3, "at": 1790000000.0, "kind": "pull", "id": 1, "arm": "blue", "reward": None,
-    "key": "visit-4711", "probability": 1.0, "bucket": None,
+    "key": "visit-4711", "probability": 1.0, "bucket": None, "shown_by": None,
 }  # fmt: skip
 ARM_REPORT = {
     "arm": "blue", "status": "active", "n_asked": 1, "n_pulls": 1, "n_pending": 0, "n_forgotten": 0,
-    "n_looks": 0, "n_settled": 1, "n_unsettled": 0, "n_late": 0, "oldest": None, "mean": 1.0,
-    "low": 0.0, "high": 1.0, "best": 1.0,
+    "n_looks": 0, "n_shows": 0, "n_settled": 1, "n_unsettled": 0, "n_late": 0, "oldest": None,
+    "mean": 1.0, "low": 0.0, "high": 1.0, "best": 1.0, "since": None,
 }  # fmt: skip
 
 ASK = Example({"key": "visit-4711", "among": ["blue", "green"]}, DECISION)
@@ -269,6 +310,7 @@ ADD_ARM = Example({"arm": "red"}, {"arm": "red", "state": "active"})
 CHANGE_ARM = Example({"state": "paused"}, {"arm": "red", "state": "paused"})
 DECLARE_REWARDS = Example({"rewards": "bernoulli"}, {"result": "declared"})
 ERASE = Example({"key": "visit-4711"}, {"results": ["erased"]})
+COMPACT = Example({"before": "2026-01-31"}, {"n_events": 2400})
 HEALTH = Example(None, {"status": "ok"})
 AGENTS = Example(None, {"agents": ["checkout"], "more": False})
 AGENT = {
@@ -276,11 +318,14 @@ AGENT = {
     "rewards": "bernoulli",
     "policy": {"name": "ucb", "parameters": {"exploration": 2.0, "ignore_looks": False}},
     "scale": None, "patience": 3600.0, "silence": 0.0, "bucket": 0.0, "bucket_is_free": False,
+    "shows": None,
+    "alarms": 0.1,
 }  # fmt: skip
 CREATE_AGENT = Example(
     {
         "name": "banner", "arms": ["old", "new"], "rewards": "bernoulli",
         "policy": {"name": "ucb", "parameters": {"exploration": 2.0}}, "patience": 3600, "silence": 0,
+        "alarms": 0.1,
     },
     AGENT,
 )  # fmt: skip
@@ -299,6 +344,7 @@ REPORT = Example(None, {
     "n_asks": 1, "delta": 0.05, "inequality": "M(mu)/2 + E(mu)/4 < ...",
     "verdict": "No verdict yet. ...", "loss_high": 1.0, "loss_likely": 0.04, "remaining": None,
     "regret_low": 0.0, "regret_high": 1.0, "looks_saved": None, "warnings": [],
+    "alarms": [], "promise": "",
     "arms": [ARM_REPORT],
 })  # fmt: skip
 VERDICT = Example(None, {
@@ -308,8 +354,8 @@ VERDICT = Example(None, {
 STREAM = 'id: 3\nevent: pull\ndata: {"seq": 3, "kind": "pull", ...}\n\n'
 EVENTS = Example(None, {"events": [EVENT], "last": 3, "more": False}, {"text/event-stream": STREAM})
 EXPORT = Example(None, None, {
-    "text/csv": "seq,at,kind,id,arm,reward,key,probability,bucket\n"
-    "1,1790000000.0,added,,blue,,,,\n",
+    "text/csv": "seq,at,kind,id,arm,reward,key,probability,bucket,shown_by\n"
+    "1,1790000000.0,added,,blue,,,,,\n",
     "application/x-ndjson": f"{json.encode(EVENT).decode()}\n",
     "application/x-netcdf": None,
 })  # fmt: skip

@@ -1,5 +1,6 @@
-"""Streams of server-sent events: how many a token may open, and what happens to slow readers."""
+"""Streams of chunks, and streams of server-sent events: their number, and what slow readers get."""
 
+import asyncio
 import contextlib
 from collections import Counter
 from collections.abc import AsyncGenerator
@@ -25,7 +26,25 @@ def open_stream(call: Call, chunks: AsyncGenerator[bytes, None]) -> StreamingRes
     return EventStream(chunks, n_streams, token)
 
 
-class EventStream(StreamingResponse):
+class Stream(StreamingResponse):
+    """A stream that frees its memory as soon as the client leaves.
+
+    The task that sends the chunks is then cancelled. If it raised the CancelledError, anyio would
+    leave the error in a reference cycle. The traceback of the error refers to the variables of all
+    functions that were running, such as the last chunk, until the garbage collector runs.
+    """
+
+    async def stream_response(self, send: Send) -> None:
+        """Send the head and all chunks; return early if the task is cancelled."""
+        with contextlib.suppress(asyncio.CancelledError):
+            await self.send_chunks(send)
+
+    async def send_chunks(self, send: Send) -> None:
+        """Send the head and all chunks, one message for each chunk."""
+        await super().stream_response(send)
+
+
+class EventStream(Stream):
     """A stream of events that is counted while it is open.
 
     If a client reads too slowly, the server calls the function that the response stores as
@@ -51,7 +70,7 @@ class EventStream(StreamingResponse):
             if not self._n_streams[self._token]:
                 del self._n_streams[self._token]
 
-    async def stream_response(self, send: Send) -> None:
+    async def send_chunks(self, send: Send) -> None:
         """Send the events, one message for each chunk."""
         head = {"status": self.status_code, "headers": self.raw_headers}
         await send({"type": "http.response.start", **head})

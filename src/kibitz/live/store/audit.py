@@ -7,13 +7,19 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
-from kibitz.live.events import Projection, list_discrepancies, list_terms
-from kibitz.live.store.queries import PAGE_SIZE, AgentRow, read_arms, read_decisions_after
+from kibitz.live.events import KIND_SUMS, Projection, list_discrepancies, list_terms
+from kibitz.live.store.queries import (
+    PAGE_SIZE,
+    AgentRow,
+    read_alarms,
+    read_arms,
+    read_decisions_after,
+)
 from kibitz.live.store.schema import Database, Store
 from kibitz.live.store.sqlite import count_events, read_acknowledged
 
 MAX_DISCREPANCIES = 20
-SUMS = ("pull_sum", "look_sum", "squares", "settled_sum", "settled_squares")
+SUMS = (*KIND_SUMS, "squares", "settled_sum", "settled_squares")
 
 
 def compare(database: Database, row: AgentRow, replayed: Projection, state: str | None) -> list[str]:
@@ -29,6 +35,7 @@ def compare(database: Database, row: AgentRow, replayed: Projection, state: str 
         "declared rewards": (row.rewards, replayed.rewards),
         "time of the latest event": (row.latest, replayed.latest),
         "state of the policy": (row.state, state),
+        "list of alarms": (read_alarms(database, row.number), replayed.alarms),
     }
     discrepancies = [
         f"{name} is {old!r}; the log gives {new!r}"
@@ -77,7 +84,7 @@ def check_sums(replayed: Projection) -> list[str]:
 def check_file(store: Store, path: Path) -> list[str]:
     """Return what is wrong with the SQLite file of a store: damage, and lost events."""
     n_acknowledged = read_acknowledged(path)  # first, because a commit precedes its answer
-    lines = store.read(lambda database: database.rows("pragma integrity_check(5)"))
+    lines = store.read(lambda database: database.execute("pragma integrity_check(5)"))
     n_lost = n_acknowledged - store.read(count_events)
     problems = [f"damaged: {' '.join(str(line).split())}" for (line,) in lines if line != "ok"]
     if n_lost > 0:

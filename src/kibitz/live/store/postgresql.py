@@ -36,6 +36,7 @@ class PostgreSQLDatabase:
     """A connection to PostgreSQL."""
 
     locking = " for update"
+    clock = "select extract(epoch from clock_timestamp())::double precision"
 
     def __init__(self, psycopg: Any, url: str, *, readonly: bool = False) -> None:
         self._queued: list[tuple[str, Sequence[Row]]] = []
@@ -45,7 +46,7 @@ class PostgreSQLDatabase:
         if readonly:
             self.connection.execute("set default_transaction_read_only to on")
 
-    def rows(self, statement: str, *values: Any) -> list[Row]:
+    def execute(self, statement: str, *values: Any) -> list[Row]:
         """Run the queued statements, then `statement`; return the rows of `statement`."""
         if self._queued:
             with self.connection.pipeline():
@@ -53,7 +54,7 @@ class PostgreSQLDatabase:
         cursor = self.connection.execute(statement.replace("?", "%s"), values)
         return cursor.fetchall() if cursor.description is not None else []
 
-    def many(self, statement: str, values: Sequence[Row]) -> None:
+    def execute_many(self, statement: str, values: Sequence[Row]) -> None:
         """Queue a statement to be run for each row; queued statements share one round trip."""
         if values:
             self._queued.append((statement.replace("?", "%s"), values))
@@ -168,13 +169,13 @@ class PostgreSQL:
             )
 
     def _initialize(self, database: Database, create: bool) -> None:
-        database.rows("select pg_advisory_xact_lock(3141592653)")
-        rows = database.rows(
+        database.execute("select pg_advisory_xact_lock(3141592653)")
+        rows = database.execute(
             "select table_name from information_schema.tables where table_schema = 'kibitz'"
         )
         tables = [name for (name,) in rows]
         if create and not tables:
-            database.rows("create schema if not exists kibitz")
+            database.execute("create schema if not exists kibitz")
         self.found_version = prepare(database, tables, self._name, create)
 
     def write(self, work: Callable[[Database], T]) -> T:
@@ -198,7 +199,7 @@ class PostgreSQL:
                     may_be_committed = self._has_tables
                     if may_be_committed:
                         values = (self._writer_id, self._attempt, time.time())
-                        self._writer.many(RECORD_ATTEMPT, [values])
+                        self._writer.execute_many(RECORD_ATTEMPT, [values])
                     self._writer.commit()
                     return result
                 except self._psycopg.OperationalError as error:
@@ -220,7 +221,7 @@ class PostgreSQL:
                 try:
                     if self._reader is None:
                         self._reader = PostgreSQLDatabase(self._psycopg, self.url, readonly=True)
-                    self._reader.rows("begin isolation level repeatable read")
+                    self._reader.execute("begin isolation level repeatable read")
                     try:
                         return work(self._reader)
                     finally:
@@ -236,12 +237,15 @@ class PostgreSQL:
     def purge(self) -> None:
         """Rewrite the tables that contain keys, so that no deleted data is left in them.
 
-        The tables are locked meanwhile. The server's write-ahead log and its backups are not changed.
+        The tables are locked meanwhile. The statistics of the server's planner contain a sample of
+        the keys, so they are computed again. The server's write-ahead log and its backups are not
+        changed.
         """
         database = PostgreSQLDatabase(self._psycopg, self.url)
         try:
             for table in ("decisions", "events", "checkpoints"):
-                database.rows(f"vacuum (full) {table}")
+                database.execute(f"vacuum (full, analyze) {table}")
+            database.execute("vacuum (full) pg_statistic")  # PostgreSQL skips it without permission
         except self._psycopg.OperationalError as error:
             raise self._unavailable(error) from error
         finally:
@@ -255,7 +259,7 @@ class PostgreSQL:
             "join pg_namespace n on n.oid = c.relnamespace "
             "where n.nspname = 'kibitz' and c.relkind = 'r'"
         )
-        return int(self.read(lambda database: database.rows(statement))[0][0])
+        return int(self.read(lambda database: database.execute(statement))[0][0])
 
     def close(self) -> None:
         """Close the connections; the store reopens them on the next use."""
@@ -271,13 +275,13 @@ class PostgreSQL:
         PostgreSQL's `pg_xact_status` is not reliable for this purpose, because transaction ids may be
         reused after a crash.
         """
-        database.rows("set lock_timeout to '2s'")  # after 2 s, `write` retries until its deadline
+        database.execute("set lock_timeout to '2s'")  # after 2 s, `write` retries until its deadline
         insert = f"{RECORD_ATTEMPT.partition(' do ')[0]} do nothing"
-        database.rows(insert, self._writer_id, 0, time.time())
-        [(attempt,)] = database.rows(
+        database.execute(insert, self._writer_id, 0, time.time())
+        [(attempt,)] = database.execute(
             "select attempt from writers where writer = ? for update", self._writer_id
         )
-        database.rows("set lock_timeout to 0")
+        database.execute("set lock_timeout to 0")
         return bool(attempt == self._attempt)
 
     def renew(self) -> None:

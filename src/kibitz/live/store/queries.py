@@ -20,17 +20,30 @@ from kibitz.live.events import (
     event_time,
     has_settled,
     project,
+    settle_decision,
 )
+from kibitz.live.monitor import Alarm, Monitor
 from kibitz.live.store.schema import Database, Row
 
 PAGE_SIZE = 5_000  # events or decisions read at once
-AGENT_TABLES = ("events", "decisions", "arms", "checkpoints", "agents")  # with rows of an agent
+AGENT_TABLES = (
+    "events",
+    "decisions",
+    "arms",
+    "alarms",
+    "checkpoints",
+    "agents",
+)  # with rows of an agent
 MAX_VALUES = 512  # values in one `in (...)`
 ARM_COLUMNS = ", ".join(Arm.__slots__)
+ALARM_COLUMNS = ", ".join(Alarm._fields)
 DECISION_COLUMNS = ", ".join(DecisionRecord.__slots__)
 SET_ARM = ", ".join(f"{name} = ?" for name in Arm.__slots__)
+IS_LOOK = "kind in ('look', 'observe')"
 IS_ABOUT_DECISION = f"kind in {DECISION_KINDS + REPORT_KINDS}"
-arm_numbers = attrgetter(*Arm.__slots__[:-2])  # the last two columns are JSON
+JSON_COLUMNS = ("remainders", "bucket_counts", "scan")  # the last columns of an arm
+arm_numbers = attrgetter(*Arm.__slots__[: -len(JSON_COLUMNS)])
+json_values = attrgetter(*JSON_COLUMNS)
 record_values = attrgetter(*DecisionRecord.__slots__)
 
 # --------------------------------------------------------------------------------------- agents
@@ -39,8 +52,9 @@ record_values = attrgetter(*DecisionRecord.__slots__)
 class AgentRow(NamedTuple):
     """The row of an agent: its number in the store, its counters and its policy's state.
 
-    Decisions 1 to `n_settled` have settled, if the agent counts silence as a reward. `rewards` is the
-    kind of rewards that was declared after the agent was created, or None.
+    Decisions 1 to `n_settled` are older than the patience, if the agent counts silence as a reward or
+    has a monitor; otherwise, `n_settled` is 0. `rewards` is the kind of rewards that was declared
+    after the agent was created, or None.
     """
 
     number: int
@@ -65,7 +79,7 @@ def read_agent(
         f"from agents where name = ?{'' if config is None else ' and config = ?'}"
     )
     values = (name,) if config is None else (name, config)
-    rows = database.rows(statement + (database.locking if lock else ""), *values)
+    rows = database.execute(statement + (database.locking if lock else ""), *values)
     if not rows and name in read_names(database):
         raise UnknownAgent(f"agent {name!r} was deleted and created again; open it again")
     if not rows:
@@ -75,7 +89,7 @@ def read_agent(
 
 def read_config(database: Database, name: str) -> tuple[str, str | None]:
     """Return the configuration of an agent as JSON, and the declared kind of rewards or None."""
-    rows = database.rows("select config, rewards from agents where name = ?", name)
+    rows = database.execute("select config, rewards from agents where name = ?", name)
     if not rows:
         raise unknown_agent(database, name)
     return rows[0][0], rows[0][1]
@@ -83,13 +97,13 @@ def read_config(database: Database, name: str) -> tuple[str, str | None]:
 
 def read_names(database: Database) -> list[str]:
     """Return the names of all agents."""
-    return [name for (name,) in database.rows("select name from agents order by name")]
+    return [name for (name,) in database.execute("select name from agents order by name")]
 
 
 def read_names_after(database: Database, after: str, limit: int, only: str | None) -> list[str]:
     """Return up to `limit` names of agents after a name; with `only`, no name other than `only`."""
     condition, values = ("", ()) if only is None else (" and name = ?", (only,))
-    rows = database.rows(
+    rows = database.execute(
         f"select name from agents where name > ?{condition} order by name limit ?",
         after,
         *values,
@@ -102,9 +116,11 @@ def delete_agent(database: Database, name: str, at: float) -> None:
     """Delete an agent with its log, and revoke the tokens that are limited to it."""
     agent = read_agent(database, name, lock=True)
     for table in AGENT_TABLES:
-        database.rows(f"delete from {table} where agent = ?", agent.number)
-    database.rows("update kibitz set n_deleted_events = n_deleted_events + ?", agent.n_events)
-    database.rows("update tokens set revoked_at = ? where agent = ? and revoked_at is null", at, name)
+        database.execute(f"delete from {table} where agent = ?", agent.number)
+    database.execute("update kibitz set n_deleted_events = n_deleted_events + ?", agent.n_events)
+    database.execute(
+        "update tokens set revoked_at = ? where agent = ? and revoked_at is null", at, name
+    )
 
 
 def unknown_agent(database: Database, name: str) -> UnknownAgent:
@@ -116,10 +132,10 @@ def unknown_agent(database: Database, name: str) -> UnknownAgent:
 
 def insert_agent(database: Database, name: str, config: str, arms: Sequence[str], at: float) -> bool:
     """Create an agent and return True; return False if the name is taken."""
-    if database.rows("select agent from agents where name = ?", name):
+    if database.execute("select agent from agents where name = ?", name):
         return False
-    [(number,)] = database.rows("select coalesce(max(agent), 0) + 1 from agents")
-    database.many(
+    [(number,)] = database.execute("select coalesce(max(agent), 0) + 1 from agents")
+    database.execute_many(
         "insert into agents (agent, name, config, n_events, n_decisions, n_asks, latest) "
         "values (?, ?, ?, ?, 0, 0, ?)",
         [(number, name, config, len(arms), at)],
@@ -129,7 +145,7 @@ def insert_agent(database: Database, name: str, config: str, arms: Sequence[str]
     append_events(
         database,
         [
-            (number, arm_index + 1, at, "added", None, arm_index, None, None, None, None)
+            (number, arm_index + 1, at, "added", None, arm_index, None, None, None, None, None)
             for arm_index in range(len(arms))
         ],
     )
@@ -138,7 +154,7 @@ def insert_agent(database: Database, name: str, config: str, arms: Sequence[str]
 
 def update_agent(database: Database, row: AgentRow) -> None:
     """Update the counters and the policy state of an agent."""
-    database.many(
+    database.execute_many(
         "update agents set n_events = ?, n_decisions = ?, n_asks = ?, latest = ?, state = ?, "
         "n_settled = ?, rewards = ? where agent = ?",
         [(*row[1:], row.number)],
@@ -150,37 +166,47 @@ def update_agent(database: Database, row: AgentRow) -> None:
 
 def read_arms(database: Database, number: int) -> list[Arm]:
     """Return the arms of an agent in the order in which they were added."""
-    rows = database.rows(f"select {ARM_COLUMNS} from arms where agent = ? order by arm", number)
-    return [Arm(*(*row[:-2], json.loads(row[-2]), json.loads(row[-1]))) for row in rows]
+    rows = database.execute(f"select {ARM_COLUMNS} from arms where agent = ? order by arm", number)
+    n_plain = len(Arm.__slots__) - len(JSON_COLUMNS)
+    return [Arm(*row[:n_plain], *map(json.loads, row[n_plain:])) for row in rows]
+
+
+def read_server_time(database: Database) -> float | None:
+    """Return the time of the database server; None for SQLite, which has no server."""
+    return float(database.execute(database.clock)[0][0]) if database.clock else None
 
 
 def read_arms_at(
-    database: Database, row: AgentRow, now: float, patience: float | None, silence: float | None
-) -> list[Arm]:
-    """Return the arms of an agent at time `now`, without writing.
+    database: Database,
+    row: AgentRow,
+    now: float,
+    patience: float | None,
+    silence: float | None,
+    monitor: Monitor | None = None,
+) -> tuple[list[Arm], list[Alarm]]:
+    """Return the arms and alarms of an agent at time `now`, without writing.
 
     The stored counts include the decisions that had settled at the time of the latest event. The
     decisions that have settled since then are counted here.
     """
-    arms = read_arms(database, row.number)
-    if patience is not None and silence is not None:
+    arms, alarms = read_arms(database, row.number), []
+    if monitor is not None:
+        alarms = read_alarms(database, row.number)
+    if patience is not None and (silence is not None or monitor is not None):
         at = event_time(now, row.latest)
-        for _, record in read_unsettled(database, row.number, row.n_settled, at, patience):
-            arms[record.arm].settle(record, silence)
-    return arms
+        for id, record in read_unsettled(database, row.number, row.n_settled, at, patience):
+            alarms += settle_decision(arms, id, record, silence, monitor)
+    return arms, alarms
 
 
 def arm_values(arm: Arm) -> Row:
     """Return the values of the columns `ARM_COLUMNS`."""
-    remainders, bucket_counts = (
-        json.dumps(column, sort_keys=True) for column in (arm.remainders, arm.bucket_counts)
-    )
-    return (*arm_numbers(arm), remainders, bucket_counts)
+    return (*arm_numbers(arm), *(json.dumps(column, sort_keys=True) for column in json_values(arm)))
 
 
 def insert_arm(database: Database, number: int, arm_index: int, name: str) -> None:
     """Insert an active arm at index `arm_index` of the arms of an agent."""
-    database.many(
+    database.execute_many(
         "insert into arms (agent, arm, name, status) values (?, ?, ?, 'active')",
         [(number, arm_index, name)],
     )
@@ -188,7 +214,7 @@ def insert_arm(database: Database, number: int, arm_index: int, name: str) -> No
 
 def update_arms(database: Database, number: int, arms: dict[int, Arm]) -> None:
     """Update the rows of arms; `arms` maps indices to arms."""
-    database.many(
+    database.execute_many(
         f"update arms set {SET_ARM} where agent = ? and arm = ?",
         [(*arm_values(arms[arm_index]), number, arm_index) for arm_index in sorted(arms)],
     )
@@ -197,12 +223,12 @@ def update_arms(database: Database, number: int, arms: dict[int, Arm]) -> None:
 def read_events(database: Database, number: int, after: int, limit: int = 0) -> list[Event]:
     """Return up to `limit` events (default: one page) with numbers greater than `after`."""
     statement = (
-        "select e.seq, e.at, e.kind, e.id, a.name, e.reward, e.key, e.probability, e.bucket "
-        "from events e "
+        "select e.seq, e.at, e.kind, e.id, a.name, e.reward, e.key, e.probability, e.bucket, "
+        "e.shown_by from events e "
         "left join arms a on a.agent = e.agent and a.arm = e.arm "
         "where e.agent = ? and e.seq > ? order by e.seq limit ?"
     )
-    return [Event(*row) for row in database.rows(statement, number, after, limit or PAGE_SIZE)]
+    return [Event(*row) for row in database.execute(statement, number, after, limit or PAGE_SIZE)]
 
 
 def read_page(database: Database, name: str, after: int, limit: int = 0) -> list[Event]:
@@ -220,7 +246,7 @@ def read_log(database: Database, number: int) -> Iterator[Event]:
 
 def read_checkpoint(database: Database, number: int) -> Projection | None:
     """Return the projection with which a compacted log begins; None if the log is complete."""
-    rows = database.rows("select content from checkpoints where agent = ?", number)
+    rows = database.execute("select content from checkpoints where agent = ?", number)
     return checkpoint_from_json(rows[0][0]) if rows else None
 
 
@@ -230,13 +256,14 @@ def replay_log(
     patience: float | None,
     silence: float | None,
     last: int | None = None,
+    monitor: Monitor | None = None,
 ) -> Projection:
     """Return the projection of the log of an agent, or of its events up to number `last`.
 
     Raise ValueError if the log is inconsistent.
     """
     log = takewhile(lambda event: last is None or event.seq <= last, read_log(database, number))
-    return project(log, patience, silence, read_checkpoint(database, number))
+    return project(log, patience, silence, read_checkpoint(database, number), monitor)
 
 
 def find_last_before(database: Database, number: int, before: float) -> int:
@@ -247,16 +274,16 @@ def find_last_before(database: Database, number: int, before: float) -> int:
     first = "select min(seq) from events where agent = ? and at >= ?"
     statement = f"select max(seq) from events where agent = ? and seq < coalesce(({first}), ?)"
     values = (number, number, before, 2**62)
-    [(seq,)] = database.rows(f"{statement} and {IS_ABOUT_DECISION}", *values)
+    [(seq,)] = database.execute(f"{statement} and {IS_ABOUT_DECISION}", *values)
     return int(seq or 0)
 
 
 def read_used_ids(database: Database, number: int, after: int) -> set[int]:
     """Return the ids of the decisions that occur in events after `after`, and of the last look."""
-    rows = database.rows(
+    rows = database.execute(
         "select distinct id from events where agent = ? and seq > ? and id is not null", number, after
     )
-    rows += database.rows("select max(id) from decisions where agent = ? and kind <> 'pull'", number)
+    rows += database.execute(f"select max(id) from decisions where agent = ? and {IS_LOOK}", number)
     return {id for (id,) in rows if id is not None}
 
 
@@ -267,18 +294,20 @@ def replace_events(database: Database, number: int, last: Projection, content: s
     """
     seq = last.n_events
     is_replaced = f"(kind = 'checkpoint' or {IS_ABOUT_DECISION})"
-    database.rows(f"delete from events where agent = ? and seq <= ? and {is_replaced}", number, seq)
-    append_events(
-        database, [(number, seq, last.latest, "checkpoint", None, None, None, None, None, None)]
+    database.execute(
+        f"delete from events where agent = ? and seq <= ? and {is_replaced}", number, seq
     )
-    database.rows("delete from checkpoints where agent = ?", number)
-    database.many(
+    append_events(
+        database, [(number, seq, last.latest, "checkpoint", None, None, None, None, None, None, None)]
+    )
+    database.execute("delete from checkpoints where agent = ?", number)
+    database.execute_many(
         "insert into checkpoints (agent, seq, content) values (?, ?, ?)", [(number, seq, content)]
     )
     start = 0
     for id in [*last.decisions, last.n_decisions + 1]:  # the ids between two kept decisions
         if id > start + 1:
-            database.rows(
+            database.execute(
                 "delete from decisions where agent = ? and id > ? and id < ?", number, start, id
             )
         start = id
@@ -288,37 +317,37 @@ def replace_events(database: Database, number: int, last: Projection, content: s
 def erase_keys(database: Database, number: int, ids: Sequence[int]) -> None:
     """Remove the keys of decisions from all tables, and note that the store must be purged."""
     for id in ids:
-        database.rows("update decisions set key = null where agent = ? and id = ?", number, id)
-        database.rows("update events set key = null where agent = ? and id = ?", number, id)
+        database.execute("update decisions set key = null where agent = ? and id = ?", number, id)
+        database.execute("update events set key = null where agent = ? and id = ?", number, id)
     checkpoint = read_checkpoint(database, number)
     if checkpoint is not None:
         for id in checkpoint.decisions.keys() & {*ids}:
             checkpoint.decisions[id].key = None
         content = checkpoint_to_json(checkpoint)
-        database.rows("update checkpoints set content = ? where agent = ?", content, number)
+        database.execute("update checkpoints set content = ? where agent = ?", content, number)
     request_purge(database)
 
 
 def request_purge(database: Database) -> None:
     """Note that deleted data may still be in the files of the store."""
-    database.rows("update kibitz set needs_purge = 1")
+    database.execute("update kibitz set needs_purge = 1")
 
 
 def needs_purge(database: Database) -> bool:
     """Return whether deleted data may still be in the files of the store."""
-    return database.rows("select needs_purge from kibitz") == [(1,)]
+    return database.execute("select needs_purge from kibitz") == [(1,)]
 
 
 def finish_purge(database: Database) -> None:
     """Note that no deleted data is left in the files of the store."""
-    database.rows("update kibitz set needs_purge = 0")
+    database.execute("update kibitz set needs_purge = 0")
 
 
 def append_events(database: Database, events: Sequence[Row]) -> None:
-    """Append events to the log: (agent, seq, at, kind, id, arm, reward, key, probability, bucket)."""
-    database.many(
-        "insert into events (agent, seq, at, kind, id, arm, reward, key, probability, bucket) "
-        "values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+    """Append events to the log; each row begins with the number of the agent."""
+    database.execute_many(
+        "insert into events (agent, seq, at, kind, id, arm, reward, key, probability, bucket, "
+        "shown_by) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         events,
     )
 
@@ -329,7 +358,7 @@ def append_events(database: Database, events: Sequence[Row]) -> None:
 def read_decisions(
     database: Database, number: int, column: str, values: Sequence[Any]
 ) -> Iterator[tuple[int, DecisionRecord]]:
-    """Yield the decisions whose `column` ("id" or "key") has one of the values."""
+    """Yield the decisions whose `column` ("id", "key" or "shown_by") has one of the values."""
     for start in range(0, len(values), MAX_VALUES):
         chunk = list(values[start : start + MAX_VALUES])
         # Pad to a power of two, so the database prepares few different statements.
@@ -387,20 +416,20 @@ def _select_decisions(
     database: Database, where: str, *values: Any
 ) -> list[tuple[int, DecisionRecord]]:
     statement = f"select id, {DECISION_COLUMNS} from decisions where agent = ? and {where}"
-    return [(id, DecisionRecord(*rest)) for id, *rest in database.rows(statement, *values)]
+    return [(id, DecisionRecord(*rest)) for id, *rest in database.execute(statement, *values)]
 
 
 def read_newest_pending_pull(database: Database, number: int) -> tuple[int, int] | None:
     """Return the arm and the stage of the newest pending pull, or None if no pull is pending."""
     where = "agent = ? and status = 'pending' and kind = 'pull' order by id desc limit 1"
-    rows = database.rows(f"select arm, stage from decisions where {where}", number)
+    rows = database.execute(f"select arm, stage from decisions where {where}", number)
     return (rows[0][0], rows[0][1]) if rows else None
 
 
 def find_reward_outside(database: Database, number: int, rewards: str) -> tuple[int, float] | None:
-    """Return the id and reward of a decision whose reward is not of this kind, or None."""
+    """Return the id and reward of a decision whose reward contradicts `rewards`, or None."""
     condition = "reward not in (0, 1)" if rewards == "bernoulli" else "not reward between 0 and 1"
-    rows = database.rows(
+    rows = database.execute(
         f"select id, reward from decisions where agent = ? and {condition} order by id limit 1",
         number,
     )
@@ -414,16 +443,16 @@ def write_decisions(
     changed: dict[int, DecisionRecord],
 ) -> None:
     """Insert the `new` decisions and update the `changed` decisions; the dicts map ids to records."""
-    database.many(
+    database.execute_many(
         f"insert into decisions (agent, id, {DECISION_COLUMNS}) "
-        "values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        f"values (?, ?{', ?' * len(DecisionRecord.__slots__)})",
         [(number, id, *record_values(record)) for id, record in new.items()],
     )
-    database.many(
-        "update decisions set status = ?, told = ?, reward = ?, settled_reward = ? "
+    database.execute_many(
+        "update decisions set status = ?, told = ?, reward = ?, settled_reward = ?, place = ? "
         "where agent = ? and id = ?",
         [
-            (r.status, r.told, r.reward, r.settled_reward, number, id)
+            (r.status, r.told, r.reward, r.settled_reward, r.place, number, id)
             for id, r in sorted(changed.items())
         ],
     )
@@ -431,8 +460,26 @@ def write_decisions(
 
 def set_back_decisions(database: Database, number: int, at: float) -> None:
     """Give the time `at` to all decisions with a later time."""
-    database.rows(
+    database.execute(
         "update decisions set asked_at = ? where agent = ? and asked_at > ?", at, number, at
+    )
+
+
+# --------------------------------------------------------------------------------------- alarms
+
+
+def read_alarms(database: Database, number: int) -> list[Alarm]:
+    """Return the alarms of an agent in the order in which they were raised."""
+    statement = f"select {ALARM_COLUMNS} from alarms where agent = ? order by at_id"
+    return [Alarm(*row) for row in database.execute(statement, number)]
+
+
+def insert_alarms(database: Database, number: int, alarms: Sequence[Alarm]) -> None:
+    """Insert alarms of an agent."""
+    values = ", ".join("?" * len(Alarm._fields))
+    database.execute_many(
+        f"insert into alarms (agent, {ALARM_COLUMNS}) values (?, {values})",
+        [(number, *alarm) for alarm in alarms],
     )
 
 
@@ -442,7 +489,7 @@ def set_back_decisions(database: Database, number: int, at: float) -> None:
 def read_oldest_pending(database: Database, number: int) -> dict[int, float]:
     """Return the time of the oldest pending decision of each arm, by the index of the arm."""
     where = "agent = ? and status = 'pending' group by arm"
-    return dict(database.rows(f"select arm, min(asked_at) from decisions where {where}", number))
+    return dict(database.execute(f"select arm, min(asked_at) from decisions where {where}", number))
 
 
 def read_last_look(database: Database, number: int) -> int:
@@ -451,8 +498,8 @@ def read_last_look(database: Database, number: int) -> int:
     Call this function only if the agent has a look: without a look, the query scans all decisions of
     the agent.
     """
-    where = "agent = ? and kind <> 'pull' order by id desc limit 1"
-    rows = database.rows(f"select stage from decisions where {where}", number)
+    where = f"agent = ? and {IS_LOOK} order by id desc limit 1"
+    rows = database.execute(f"select stage from decisions where {where}", number)
     return int(rows[0][0]) if rows else 0
 
 
@@ -465,27 +512,40 @@ def count_pulls(database: Database, number: int, width: int, after: int, last: i
         "select arm, (stage - 1) / ?, count(*), min(asked_at) from decisions "
         "where agent = ? and id > ? and id <= ? and kind = 'pull' group by 1, 2"
     )
-    return database.rows(statement, width, number, after, last)
+    return database.execute(statement, width, number, after, last)
+
+
+def sum_settled(database: Database, number: int, width: int, after: int, last: int) -> list[Row]:
+    """Sum the rewards that the monitor read of decisions `after` + 1 to `last`, as `count_pulls`.
+
+    Return rows (arm, interval, rewards, sum).
+    """
+    statement = (
+        "select arm, (stage - 1) / ?, count(*), sum(settled_reward) from decisions "
+        "where agent = ? and id > ? and id <= ? and place is not null group by 1, 2"
+    )
+    return database.execute(statement, width, number, after, last)
 
 
 def count_events(database: Database) -> dict[str, int]:
     """Return the number of events of each agent, by name."""
-    return dict(database.rows("select name, n_events from agents"))
+    return dict(database.execute("select name, n_events from agents"))
 
 
 def read_totals(database: Database) -> list[Row]:
-    """Return rows (name, asks, pulls, looks, pending, forgotten, events), one for each agent."""
-    return database.rows(
-        "select a.name, a.n_asks, sum(r.n_pulls), sum(r.n_looks), "
-        "sum(r.n_pending + r.looks_pending), sum(r.n_forgotten + r.looks_forgotten), a.n_events "
+    """Return rows (name, asks, pulls, looks, shows, pending, forgotten, events, alarms)."""
+    return database.execute(
+        "select a.name, a.n_asks, sum(r.n_pulls), sum(r.n_looks), sum(r.n_shows), "
+        "sum(r.n_pending + r.looks_pending), sum(r.n_forgotten + r.looks_forgotten), a.n_events, "
+        "(select count(*) from alarms where alarms.agent = a.agent) "
         "from agents a join arms r on r.agent = a.agent "
-        "group by a.name, a.n_asks, a.n_events order by a.name"
+        "group by a.agent, a.name, a.n_asks, a.n_events order by a.name"
     )
 
 
 def read_overview(database: Database) -> list[Row]:
     """Return rows (name, config, asks, latest, arms, looks, pending), one for each agent."""
-    return database.rows(
+    return database.execute(
         "select a.name, a.config, a.n_asks, a.latest, count(*), sum(r.n_looks), "
         "sum(r.n_pending + r.looks_pending) from agents a join arms r on r.agent = a.agent "
         "group by a.name, a.config, a.n_asks, a.latest order by a.name"
@@ -497,25 +557,25 @@ def read_overview(database: Database) -> list[Row]:
 
 def insert_token(database: Database, hash: str, role: str, agent: str | None, at: float) -> int:
     """Add a token; return its number."""
-    [(number,)] = database.rows("select coalesce(max(token), 0) + 1 from tokens")
+    [(number,)] = database.execute("select coalesce(max(token), 0) + 1 from tokens")
     statement = "insert into tokens (token, hash, role, agent, created_at) values (?, ?, ?, ?, ?)"
-    database.many(statement, [(number, hash, role, agent, at)])
+    database.execute_many(statement, [(number, hash, role, agent, at)])
     return int(number)
 
 
 def read_tokens(database: Database) -> list[Row]:
     """Return rows (number, hash, role, agent, created_at, revoked_at), one for each token."""
-    return database.rows(
+    return database.execute(
         "select token, hash, role, agent, created_at, revoked_at from tokens order by token"
     )
 
 
 def revoke_token(database: Database, number: int, at: float) -> bool | None:
     """Revoke a token and return True; False if it was already revoked, None if it does not exist."""
-    rows = database.rows("select revoked_at from tokens where token = ?", number)
+    rows = database.execute("select revoked_at from tokens where token = ?", number)
     if not rows:
         return None
     if rows[0][0] is not None:
         return False
-    database.rows("update tokens set revoked_at = ? where token = ?", at, number)
+    database.execute("update tokens set revoked_at = ? where token = ?", at, number)
     return True

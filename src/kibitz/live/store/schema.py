@@ -15,7 +15,7 @@ from kibitz.live.events import Event, project
 T = TypeVar("T")
 Row = tuple[Any, ...]
 
-VERSION = 5  # version of the schema
+VERSION = 7  # version of the schema
 FORK_SECONDS = 5.0  # how long a fork waits for transactions of other threads
 
 SCHEMA = """
@@ -56,8 +56,11 @@ create table arms (
     settled_squares double precision not null default 0,
     n_unsettled bigint not null default 0,
     n_late bigint not null default 0,
+    n_shows bigint not null default 0,
+    show_sum double precision not null default 0,
     remainders text not null default '{}',
     bucket_counts text not null default '{}',
+    scan text not null default '[]',
     primary key (agent, arm)
 );
 create table decisions (
@@ -74,10 +77,13 @@ create table decisions (
     settled_reward double precision,
     probability double precision,
     bucket text,
+    shown_by bigint,
+    place bigint,
     primary key (agent, id)
 );
 create unique index decision_keys on decisions (agent, key) where key is not null;
 create index decisions_pending on decisions (agent, id) where status = 'pending';
+create index decisions_shown on decisions (agent, shown_by) where shown_by is not null;
 create table events (
     agent integer not null,
     seq bigint not null,
@@ -89,6 +95,7 @@ create table events (
     key text,
     probability double precision,
     bucket text,
+    shown_by bigint,
     primary key (agent, seq)
 );
 """
@@ -114,17 +121,33 @@ create table writers (
     at double precision not null
 )
 """
-SCHEMA += f"{CHECKPOINTS};{TOKENS}"
+ALARMS = """
+create table alarms (
+    agent integer not null,
+    arm integer not null,
+    since_id bigint not null,
+    since_at double precision not null,
+    at_id bigint not null,
+    at double precision not null,
+    n_before bigint not null,
+    mean_before double precision not null,
+    n_after bigint not null,
+    mean_after double precision not null,
+    primary key (agent, at_id)
+)
+"""
+SCHEMA += f"{CHECKPOINTS};{TOKENS};{ALARMS}"
 
 
 class Database(Protocol):
     """A transaction on a database. In statements, each ? stands for a value."""
 
     locking: str  # SQL clause that makes a select lock its rows; empty for SQLite
+    clock: str  # SQL query for the time of the server; empty for SQLite, which has no server
 
-    def rows(self, statement: str, *values: Any) -> list[Row]: ...
+    def execute(self, statement: str, *values: Any) -> list[Row]: ...
 
-    def many(self, statement: str, values: Sequence[Row]) -> None: ...
+    def execute_many(self, statement: str, values: Sequence[Row]) -> None: ...
 
 
 class Store(Protocol):
@@ -215,9 +238,9 @@ def prepare(database: Database, tables: Sequence[str], name: str, create: bool) 
         if not create:
             raise ValueError(f"store {name} is empty; create an agent first")
         execute(database, SCHEMA)
-        database.rows("insert into kibitz (version) values (?)", VERSION)
+        database.execute("insert into kibitz (version) values (?)", VERSION)
         return VERSION
-    versions = [version for (version,) in database.rows("select version from kibitz")]
+    versions = [version for (version,) in database.execute("select version from kibitz")]
     if len(versions) != 1 or type(versions[0]) is not int:
         raise StoreDamaged(
             f"store {name} is damaged: its schema version must be one whole number, got "
@@ -234,14 +257,14 @@ def prepare(database: Database, tables: Sequence[str], name: str, create: bool) 
             raise ValueError(f"store {name} has unknown schema {version}; restore a backup")
         MIGRATIONS[version](database)
         version += 1
-        database.rows("update kibitz set version = ?", version)
+        database.execute("update kibitz set version = ?", version)
     return found_version
 
 
 def execute(database: Database, statements: str) -> None:
     """Execute statements separated by semicolons."""
     for statement in statements.split(";"):
-        database.rows(statement)
+        database.execute(statement)
 
 
 def add_tokens(database: Database) -> None:
@@ -260,10 +283,10 @@ def rename_columns(database: Database) -> None:
         update events set kind = 'observe' where kind = 'saw'
         """,
     )
-    for agent, stored in database.rows("select agent, config from agents"):
-        config = json.loads(stored)
+    for agent, config_text in database.execute("select agent, config from agents"):
+        config = json.loads(config_text)
         config["policy"] = _rename_parameters(config["policy"])
-        database.rows("update agents set config = ? where agent = ?", json.dumps(config), agent)
+        database.execute("update agents set config = ? where agent = ?", json.dumps(config), agent)
 
 
 def _rename_parameters(spec: dict[str, Any]) -> dict[str, Any]:
@@ -304,13 +327,13 @@ def add_settled_counts(database: Database) -> None:
         alter table decisions add column settled_reward double precision
         """,
     )
-    for agent, stored in database.rows("select agent, config from agents"):
-        config = json.loads(stored)
+    for agent, config_text in database.execute("select agent, config from agents"):
+        config = json.loads(config_text)
         spec = config["policy"]
         config["rewards"] = spec.get("rewards") or spec["parameters"].get("rewards", "gaussian")
         if config["rewards"] != "gaussian":
             config["scale"] = None
-        database.rows("update agents set config = ? where agent = ?", json.dumps(config), agent)
+        database.execute("update agents set config = ? where agent = ?", json.dumps(config), agent)
         silence = None if config["silence"] == "forget" else config["silence"]
         _store_settled_counts(database, agent, config["patience"], silence)
 
@@ -318,14 +341,14 @@ def add_settled_counts(database: Database) -> None:
 def _store_settled_counts(
     database: Database, agent: int, patience: float | None, silence: float | None
 ) -> None:
-    rows = database.rows(
+    rows = database.execute(
         "select e.seq, e.at, e.kind, e.id, a.name, e.reward, e.key from events e "
         "join arms a on a.agent = e.agent and a.arm = e.arm where e.agent = ? order by e.seq",
         agent,
     )
     replayed = project((Event(*row) for row in rows), patience, silence)
-    database.rows("update agents set n_settled = ? where agent = ?", replayed.n_settled, agent)
-    database.many(
+    database.execute("update agents set n_settled = ? where agent = ?", replayed.n_settled, agent)
+    database.execute_many(
         "update arms set pull_sum = ?, look_sum = ?, squares = ?, n_settled = ?, settled_sum = ?, "
         "settled_squares = ?, n_unsettled = ?, n_late = ?, remainders = ? "
         "where agent = ? and arm = ?",
@@ -338,7 +361,7 @@ def _store_settled_counts(
             for arm_index, arm in enumerate(replayed.arms)
         ],
     )  # fmt: skip
-    database.many(
+    database.execute_many(
         "update decisions set settled_reward = ? where agent = ? and id = ?",
         [
             (record.settled_reward, agent, id)
@@ -363,10 +386,55 @@ def add_probabilities(database: Database) -> None:
         {CHECKPOINTS}
         """,
     )
-    for agent, stored in database.rows("select agent, config from agents"):
-        config = {**json.loads(stored), "bucket": 0.0, "bucket_is_free": False}
-        database.rows("update agents set config = ? where agent = ?", json.dumps(config), agent)
+    for agent, config_text in database.execute("select agent, config from agents"):
+        config = {**json.loads(config_text), "bucket": 0.0, "bucket_is_free": False}
+        database.execute("update agents set config = ? where agent = ?", json.dumps(config), agent)
+
+
+def add_shows(database: Database) -> None:
+    """Migrate schema 5, in which no pull shows other arms, to schema 6."""
+    execute(
+        database,
+        """
+        alter table arms add column n_shows bigint not null default 0;
+        alter table arms add column show_sum double precision not null default 0;
+        alter table decisions add column shown_by bigint;
+        alter table events add column shown_by bigint;
+        create index decisions_shown on decisions (agent, shown_by) where shown_by is not null
+        """,
+    )
+    for agent, config_text in database.execute("select agent, config from agents"):
+        config = {**json.loads(config_text), "shows": None}
+        database.execute("update agents set config = ? where agent = ?", json.dumps(config), agent)
+    for agent, checkpoint_text in database.execute("select agent, content from checkpoints"):
+        content = json.loads(checkpoint_text)
+        # the counts of an arm are a list; the new counts come before the last two entries
+        content["arms"] = [[*arm[:-2], 0, 0.0, *arm[-2:]] for arm in content["arms"]]
+        text = json.dumps(content, sort_keys=True)
+        database.execute("update checkpoints set content = ? where agent = ?", text, agent)
+
+
+def add_alarms(database: Database) -> None:
+    """Migrate schema 6, which has no alarms, to schema 7; its agents get no monitor."""
+    execute(
+        database,
+        f"""
+        alter table arms add column scan text not null default '[]';
+        alter table decisions add column place bigint;
+        {ALARMS}
+        """,
+    )
+    for agent, config_text in database.execute("select agent, config from agents"):
+        config = {**json.loads(config_text), "alarms": None}
+        database.execute("update agents set config = ? where agent = ?", json.dumps(config), agent)
 
 
 # each migrates to the next version
-MIGRATIONS = {1: add_tokens, 2: rename_columns, 3: add_settled_counts, 4: add_probabilities}
+MIGRATIONS = {
+    1: add_tokens,
+    2: rename_columns,
+    3: add_settled_counts,
+    4: add_probabilities,
+    5: add_shows,
+    6: add_alarms,
+}

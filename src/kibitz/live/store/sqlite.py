@@ -29,6 +29,7 @@ class SQLiteDatabase:
     """A connection to a SQLite file."""
 
     locking = ""
+    clock = ""
 
     def __init__(self, path: Path, *, readonly: bool = False) -> None:
         mode = "ro" if readonly else "rw"
@@ -39,15 +40,15 @@ class SQLiteDatabase:
             address, uri=True, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
         )
         try:
-            self.rows("pragma query_only = on" if readonly else "pragma synchronous = full")
+            self.execute("pragma query_only = on" if readonly else "pragma synchronous = full")
         except BaseException:
             self.connection.close()
             raise
 
-    def rows(self, statement: str, *values: Any) -> list[Row]:
+    def execute(self, statement: str, *values: Any) -> list[Row]:
         return self.connection.execute(statement, values).fetchall()
 
-    def many(self, statement: str, values: Sequence[Row]) -> None:
+    def execute_many(self, statement: str, values: Sequence[Row]) -> None:
         self.connection.executemany(statement, values)
 
 
@@ -80,7 +81,7 @@ def parse_count(content: bytes) -> int:
 
 def count_events(database: Database) -> int:
     """Return the number of events of all agents, including deleted agents."""
-    [(n_events,)] = database.rows(
+    [(n_events,)] = database.execute(
         "select n_deleted_events + (select coalesce(sum(n_events), 0) from agents) from kibitz"
     )
     return int(n_events)
@@ -141,12 +142,12 @@ class SQLite:
             if self._reader is None:
                 self._reader = SQLiteDatabase(self.path, readonly=True)
             self._check_file(self._reader)
-            self._reader.rows("begin")
+            self._reader.execute("begin")
             try:
                 return work(self._reader)
             finally:
                 if self._reader.connection.in_transaction:
-                    self._reader.rows("rollback")
+                    self._reader.execute("rollback")
 
     def purge(self) -> None:
         """Rewrite the file and empty its write-ahead log, so that no deleted data is left in them.
@@ -156,8 +157,8 @@ class SQLite:
         with self.locks[0], self._translate_errors(), self._wait_for_lock():
             database = self._connect()
             self._check_file(database)
-            database.rows("vacuum")
-            [(is_busy, _, _)] = database.rows("pragma wal_checkpoint(truncate)")
+            database.execute("vacuum")
+            [(is_busy, _, _)] = database.execute("pragma wal_checkpoint(truncate)")
             if is_busy:
                 raise StoreUnavailable(
                     f"the keys are erased, but a reader still uses an old version of store "
@@ -203,7 +204,7 @@ class SQLite:
             raise ValueError(f"store {self._name} is not writable ({error.strerror})") from None
 
         def work(database: Database) -> int:
-            tables = database.rows("select name from sqlite_master where type = 'table'")
+            tables = database.execute("select name from sqlite_master where type = 'table'")
             if not tables and not create and (n_acknowledged := read_acknowledged(self.path)):
                 raise StoreDamaged(
                     f"store {self._name} is empty, but {n_acknowledged} events were acknowledged: "
@@ -241,17 +242,17 @@ class SQLite:
                 )
 
     def _transact(self, database: SQLiteDatabase, work: Callable[[Database], T]) -> T:
-        database.rows("begin immediate")
+        database.execute("begin immediate")
         try:
             result = work(database)
             n_events = count_events(database)
             self._check_file(database)  # do not write to the log of a restored file
-            database.rows("commit")
+            database.execute("commit")
             database.log_inode = database.log_inode or read_inode(self._log)
             self._check_file(database)  # otherwise the commit would be acknowledged and lost
         except BaseException:
             if database.connection.in_transaction:
-                database.rows("rollback")
+                database.execute("rollback")
             raise
         self._acknowledge(n_events)
         return result
@@ -271,7 +272,7 @@ class SQLite:
         if self._writer is None:
             database = SQLiteDatabase(self.path)
             try:
-                [(mode,)] = database.rows("pragma journal_mode = wal")
+                [(mode,)] = database.execute("pragma journal_mode = wal")
                 if mode != "wal":
                     raise StoreUnavailable(
                         f"the file system of store {self._name} does not support SQLite's "

@@ -4,6 +4,7 @@ const EVENT_KINDS = { // label and explanation
   pull: ["asked", "The agent chose this arm for a pull."],
   look: ["look", "The agent chose this arm for a look."],
   observe: ["observed", "An unsolicited observation of this arm was reported."],
+  show: ["shown", "A pull of another arm showed a reward of this arm."],
   told: ["told", "The reward of a decision was reported."],
   corrected: ["corrected", "The reward of a decision was replaced."],
   forgotten: ["forgotten", "The agent stopped waiting for a report: patience ran out, or the decision was forgotten."],
@@ -67,12 +68,15 @@ function createTiles() {
     regret.value.replaceChildren(...(isKnown
       ? [formatNumber(regret_low), html("span", { class: "to" }, "to"), formatNumber(regret_high)] : ["–"]));
     const unit = report.rewards === "bernoulli" ? "clicks; " : "";
-    const reason = n_asks ? "no bound yet: an arm has no reported reward" : "no pulls yet";
+    const missing = report.alarms.length ? "no bound after a change of a mean" : "no bound yet: an arm has no reported reward";
+    const reason = n_asks ? missing : "no pulls yet";
     setText(regret.note, isKnown ? `${unit}sure at ${formatLevel(report.delta)}, whenever you look` : reason);
     const n_looks = sum(arms, "n_looks");
     setText(looks.value, formatCount(n_looks));
+    const n_shows = sum(arms, "n_shows");
     setText(looks.note, report.looks_saved === null
-      ? (n_looks ? "no estimate of their effect yet" : "none yet")
+      ? (n_shows ? `and ${formatCount(n_shows)} shown by pulls of other arms; no estimate of their effect`
+        : n_looks ? "no estimate of their effect yet" : "none yet")
       : `saved ${formatSaving(report.looks_saved)} (estimate)`);
     const n_pending = sum(arms, "n_pending");
     const oldest = Math.max(...arms.map((arm) => arm.oldest ?? 0));
@@ -95,6 +99,25 @@ function createWarnings() {
       if (current === warnings.join("\n")) return;
       current = warnings.join("\n");
       list.replaceChildren(...warnings.map((sentence) => html("li", {}, `${sentence[0].toUpperCase()}${sentence.slice(1)}.`)));
+    },
+  };
+}
+
+/** Create the card of alarms; it is hidden unless the agent has a monitor. */
+function createAlarmsCard(palette) {
+  const list = html("ul", { "aria-live": "polite" });
+  const promise = html("p", { class: "small soft" });
+  const chart = createMeansChart(palette);
+  const node = html("section", { class: "card", hidden: true }, html("h2", {}, "Changes of the means"), list, promise, chart.node);
+  return {
+    node,
+    show(report, shares) {
+      const { alarms, promise: text } = report;
+      node.hidden = text === "";
+      setText(promise, `${alarms.length ? "" : "No change detected. "}${text}.`);
+      chart.show(shares, report);
+      if (list.children.length === alarms.length) return;
+      list.replaceChildren(...alarms.map((alarm) => html("li", {}, `${alarm.sentence}.`)));
     },
   };
 }
@@ -186,6 +209,7 @@ function createAgentView(name, dashboard) {
   const verdict = createVerdictCard();
   const tiles = createTiles();
   const warnings = createWarnings();
+  const alarms = createAlarmsCard(palette);
   const table = createArmsTable(palette, change, (arm) => send("POST", `${address}/arms`, { arm }, `${arm} was added.`));
   const chart = createSharesChart(palette);
   const looks = createLooksCard(palette);
@@ -193,7 +217,7 @@ function createAgentView(name, dashboard) {
   const charts = html("div", { class: "two" },
     html("section", { class: "card" }, html("h2", {}, createTerm("Shares of pulls over time", SHARES_TIP)), chart.node), looks.node);
   const content = html("div", { hidden: true }, verdict.node, warnings.node,
-    html("div", { class: "cards" }, first, table.node, tiles.node, charts, events.node));
+    html("div", { class: "cards" }, first, alarms.node, table.node, tiles.node, charts, events.node));
   table.node.append(html("div", { "aria-live": "assertive" }, message));
   about.append(policy, " · ", rewards, " · ", size);
   const loading = html("p", { class: "soft" }, "Loading …");
@@ -237,6 +261,7 @@ function createAgentView(name, dashboard) {
     verdict.show(report);
     tiles.show(report);
     warnings.show(report.warnings);
+    alarms.show({ ...report, at: snapshot.at }, snapshot.shares);
     table.show(report, dashboard.mayChange(name));
     chart.show(snapshot.shares);
     looks.show(report);

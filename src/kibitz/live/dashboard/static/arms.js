@@ -52,8 +52,9 @@ function createArmRow(name, palette, change) {
     const { mean: value, low, high } = formatInterval(arm, all.units);
     setText(mean.text, value);
     setText(mean.range, `${low} to ${high}`);
-    explain(meanCell, `Mean of ${formatPlural(arm.n_settled, "settled reward")}: ${value}. The true mean is between ${low} and ${high}. ` +
-      `All intervals are simultaneously valid, at all times, with probability ${all.level}.`);
+    const since = arm.since === null ? "" : ` since the change at about ${formatTime(arm.since)}`;
+    explain(meanCell, `Mean of ${formatPlural(arm.n_settled, "settled reward")}${since}: ${value}. ` +
+      `The true mean is between ${low} and ${high}. ${all.validity}`);
   }
 
   /** Show the settled rewards, which for rewards of 0 or 1 are clicks and views, and the unsettled decisions. */
@@ -165,9 +166,10 @@ function createArmsTable(palette, change, add) {
     const scale = computeScale(visible, units);
     const mostAsked = Math.max(...report.arms.map((arm) => arm.n_asked));
     const full = 10 * mostAsked > report.n_asks ? report.n_asks : mostAsked; // a full bar stands for this n_asked
-    const level = formatLevel(report.delta);
+    const condition = report.alarms.length ? ", if the means changed when the monitor says" : "";
+    const validity = `All intervals are simultaneously valid, at all times, with probability ${formatLevel(report.delta)}${condition}.`;
     const all = {
-      n_asks: report.n_asks, rewards: report.rewards, delta: report.delta, level, units, scale, full,
+      n_asks: report.n_asks, rewards: report.rewards, delta: report.delta, validity, units, scale, full,
       isPossible: (arm) => isPossible(arm, report), isWinner: (arm) => isWinner(arm, report),
     };
     axis.show(scale, units);
@@ -184,7 +186,7 @@ function createArmsTable(palette, change, add) {
     const [low, high] = scale ? [scale.low, scale.high].map((x) => formatShort(Number((units.factor * x).toPrecision(3)))) : [];
     const range = scale ? ` The axis goes from ${low} to ${high}${units.suffix}.` : "";
     setText(caption, matches.length
-      ? `All intervals are simultaneously valid, at all times, with probability ${level}.${range}`
+      ? `${validity}${range}`
       : "No arm matches.");
   }
 

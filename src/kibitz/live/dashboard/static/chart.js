@@ -1,4 +1,4 @@
-// Drawings: bars, intervals on a common scale, and the shares of pulls over time.
+// Drawings: bars, intervals on a common scale, and the shares of pulls and the means over time.
 
 const N_COLOURS = 7;
 const CHART_HEIGHT = 220;
@@ -235,6 +235,107 @@ function createSharesChart(palette) {
       n_asks = shares.totals.reduce((sum, total) => sum + total, 0);
       layers = buildLayers(shares);
       if (selected !== null) selected = Math.min(selected, shares.totals.length - 1);
+      draw();
+      describe();
+    },
+  };
+}
+
+/** Return the periods between the changes of an arm as {from, to, mean}, in asks; `getStage` maps a time to an ask. */
+function listRegimes(arm, alarms, getStage, n_asks) {
+  const regimes = [];
+  for (const alarm of alarms.filter((a) => a.arm === arm.arm)) {
+    regimes.push({ from: regimes.at(-1)?.to ?? 0, to: getStage(alarm.since_at), mean: alarm.mean_before });
+  }
+  if (arm.mean !== null) regimes.push({ from: regimes.at(-1)?.to ?? 0, to: n_asks, mean: arm.mean });
+  return regimes;
+}
+
+/** Create the chart of the mean of each arm over time, with a mark at each change. */
+function createMeansChart(palette) {
+  const node = svg("svg", { class: "chart", role: "img" });
+  const legend = html("ul", { class: "legend" });
+  const caption = html("p", { class: "small soft" }, "Thin lines: mean of the settled rewards in each period of asks. " +
+    "Thick lines: mean from one change of the arm to the next. A triangle marks a change.");
+  const figure = html("figure", {}, node, legend, caption);
+  let data = null;
+  let report = null;
+
+  /** Return the ask at a time, interpolated between the first asks of the intervals. */
+  function getStage(time) {
+    const starts = data.since.flatMap((since, t) => (since === null ? [] : [[since, t * data.width]]));
+    const next = starts.findIndex(([since]) => since > time);
+    if (next === 0 || !starts.length) return 0;
+    const [since, stage] = starts.at(next - 1);
+    const [end, last] = next < 0 ? [Math.max(time, report.at), report.n_asks] : starts[next];
+    return stage + ((last - stage) * (time - since)) / Math.max(end - since, 1e-9);
+  }
+
+  function draw() {
+    const width = node.clientWidth;
+    if (!data || !width || !data.totals.length) return node.replaceChildren();
+    const units = UNITS[report.rewards];
+    const n_asks = report.n_asks;
+    const lines = data.arms.map((name, k) => {
+      const arm = report.arms.find((a) => a.arm === name);
+      return { name, css: palette.getClass(name), means: data.means[k], regimes: listRegimes(arm, report.alarms, getStage, n_asks) };
+    });
+    const levels = lines.flatMap((line) => line.regimes.map((regime) => regime.mean));
+    if (!levels.length) return node.replaceChildren();
+    const all = [...levels, ...lines.flatMap((line) => line.means.filter((mean) => mean !== null))];
+    let [low, high] = [Math.min(...all), Math.max(...all)];
+    if (units.isRate) [low, high] = [0, Math.min(high, 3 * Math.max(...levels))];
+    if (!(high > low)) [low, high] = [low - 0.5, high + 0.5];
+    const x = (stage) => CHART_LEFT + ((width - CHART_LEFT - 1) * stage) / Math.max(1, n_asks);
+    const y = (mean) => 6 + (CHART_HEIGHT - CHART_BOTTOM - 6) * (1 - clamp(toPercent(mean, { low, high })) / 100);
+    const parts = [];
+    for (const value of computeTicks(low, high, 4).values) {
+      parts.push(svg("line", { class: "axis", x1: CHART_LEFT, x2: width, y1: y(value), y2: y(value) }),
+        svg("text", { class: "axis-text", x: CHART_LEFT - 6, y: y(value) + 4, "text-anchor": "end" },
+          `${formatShort(units.factor * value)}${value ? units.suffix : ""}`));
+    }
+    for (const stage of computeTicks(0, n_asks, Math.max(2, Math.min(6, Math.floor(width / 110)))).values) {
+      const anchor = stage === 0 ? "start" : x(stage) > width - 24 ? "end" : "middle";
+      parts.push(svg("text", { class: "axis-text", x: x(stage), y: CHART_HEIGHT - 5, "text-anchor": anchor }, formatCount(stage)));
+    }
+    const drawSteps = (steps) => steps.map(({ from, to, mean }, k) =>
+      `${k && steps[k - 1].to === from ? "L" : "M"}${x(from).toFixed(1)} ${y(mean).toFixed(1)}L${x(to).toFixed(1)} ${y(mean).toFixed(1)}`).join("");
+    for (const { name, css, means, regimes } of lines) {
+      const steps = means.flatMap((mean, t) => (mean === null ? []
+        : [{ from: t * data.width, to: Math.min(n_asks, (t + 1) * data.width), mean }]));
+      parts.push(svg("path", { class: `line ${css}`, d: drawSteps(steps) }),
+        svg("path", { class: `line regime ${css}`, d: drawSteps(regimes) }, svg("title", {}, name)));
+    }
+    for (const alarm of report.alarms) {
+      const [left, top] = [x(getStage(alarm.since_at)), y(alarm.mean_after)];
+      parts.push(svg("path", { class: `mark ${palette.getClass(alarm.arm)}`, d: `M${left - 6} ${top + 11}h12l-6 -10z` },
+        svg("title", {}, alarm.sentence)));
+    }
+    node.replaceChildren(...parts);
+  }
+
+  function describe() {
+    const { factor, suffix } = UNITS[report.rewards];
+    const seenArms = data.arms.map((name) => report.arms.find((arm) => arm.arm === name)).filter((arm) => arm.mean !== null);
+    const texts = seenArms.map((arm) => `${formatNumber(factor * arm.mean)}${suffix}`);
+    setChildren(legend, seenArms.map((arm, k) => {
+      const item = legend.children[k] ?? html("li", {}, html("span"), html("span", { class: "name" }), html("span", { class: "number" }));
+      setAttribute(item.children[0], "class", `swatch ${palette.getClass(arm.arm)}`);
+      setText(item.children[1], arm.arm);
+      setText(item.children[2], texts[k]);
+      return item;
+    }));
+    const means = seenArms.map((arm, k) => `${arm.arm} ${texts[k]}`).join(", ");
+    setAttribute(node, "aria-label", `Means over time. ${formatPlural(report.alarms.length, "change")}. Latest means: ${means}.`);
+  }
+
+  new ResizeObserver(draw).observe(node);
+  return {
+    node: figure,
+    show(shares, current) {
+      [data, report] = [shares, current];
+      figure.hidden = !shares.means.length || !shares.totals.length;
+      if (figure.hidden) return;
       draw();
       describe();
     },

@@ -16,9 +16,9 @@ from kibitz.bounds import complexity
 from kibitz.plotting.figures import draw_figure
 from kibitz.plotting.picture import typeset
 from kibitz.reproduction import experiments
+from kibitz.reproduction.changes import bucket, delays, false_alarms, four_changes, kinds
 from kibitz.reproduction.experiments import (
     EXPERIMENTS,
-    NUMBERED,
     PAPER_EXPERIMENTS,
     active,
     all_info,
@@ -34,6 +34,8 @@ from kibitz.reproduction.experiments import (
     threshold,
     weights,
 )
+from kibitz.reproduction.graphs import league as graph_league
+from kibitz.reproduction.parts import PARTS
 from kibitz.reproduction.verdict import (
     Estimate,
     Parameter,
@@ -201,6 +203,93 @@ def test_estimates_have_two_digits_of_their_error():
 # ------------------------------------------------------------------------------------ experiments
 
 
+def rise_data(dimensions, before, after):
+    """Return regrets at two stages, before and after a rise; `after` has a value per setting."""
+    after = np.asarray(after, dtype=float)[..., np.newaxis] * (1 + NOISE)
+    regret = np.stack([np.full(after.shape, before), before + after], axis=-1)[np.newaxis]
+    return xarray.Dataset(
+        {"regret": (("policy", *dimensions, "run", "stage"), regret)},
+        coords={"policy": ["lookout"], **dimensions, "stage": [1, 2]},
+    )
+
+
+@pytest.mark.parametrize(("factor", "word"), [(1.0, "confirmed"), (3.0, "partly confirmed")])
+def test_verdict_on_delays_follows_from_the_delays(factor, word):
+    data = {}
+    for n_arms in delays.ARMS:
+        kinds = [delays.CHOSEN, delays.RANDOM]
+        table = [[delays.predict_delay(n_arms, k, r)[0] for r in delays.RATES] for k in kinds]
+        regret = factor * np.array(table) * (delays.CHANGE - delays.GAP)
+        data[str(n_arms)] = rise_data({"looks": kinds, "rate": list(delays.RATES)}, 50.0, regret)
+    assert delays.verdict(data).outcome == word
+
+
+@pytest.mark.parametrize(
+    ("factors", "word"), [({}, "confirmed"), ({0.5: 0.1}, "partly confirmed"), (2.0, "not confirmed")]
+)
+def test_verdict_on_the_bucket_follows_from_the_costs(factors, word):
+    rates, regret = bucket.list_rates(), []
+    for rate in rates:
+        factor = factors.get(rate, 1.0) if isinstance(factors, dict) else factors
+        # far from the predictions, the cheapest rate is also another one
+        far = 10.0 if factor == 2.0 and rate == bucket.make_plan().rate else factor
+        regret.append(far * bucket.make_plan(rate).total - bucket.COST * rate * bucket.HORIZON)
+    assert bucket.verdict({"rates": rise_data({"rate": rates}, 70.0, regret)}).outcome == word
+
+
+@pytest.mark.parametrize(
+    ("kibitzer", "lookout", "word"),
+    [
+        ((300, 600, 900), (290, 100, 50), "confirmed"),
+        ((900, 300, 300), (990, 900, 900), "not confirmed"),
+    ],
+)
+def test_verdict_on_four_changes_follows_from_the_regrets(kibitzer, lookout, word):
+    regrets = {
+        four_changes.KIBITZER: kibitzer,
+        four_changes.LOOKOUT: lookout,
+        four_changes.SW_UCB: (200,) * 3,
+    }
+    n_pieces = len(four_changes.MEANS)
+    rates, stages = list(four_changes.RATES), [1, 2]
+
+    def make_data(table, **coords):
+        regret = np.multiply.outer(np.asarray(table, float), np.outer(1 + NOISE, [0.5, 1.0]))
+        return xarray.Dataset(
+            {"regret": ((*coords, "run", "stage"), regret)}, coords={**coords, "stage": stages}
+        )
+
+    whole = make_data(list(regrets.values()), policy=list(regrets), rate=rates)
+    pieces = make_data(
+        np.full((1, 3, n_pieces), 4.0), policy=[four_changes.TOLD], rate=rates, piece=range(n_pieces)
+    )
+    # the stages of the whole problem are those of all its pieces
+    whole = whole.sel(stage=[1] * (2 * n_pieces - 1) + [2])
+    whole = whole.assign_coords(stage=range(1, 2 * n_pieces + 1))
+    result = four_changes.verdict({"whole": whole, "pieces": pieces})
+    assert result.outcome == word
+    told = four_changes.join_regret({"whole": whole, "pieces": pieces}).sel(policy=four_changes.TOLD)
+    assert told.isel(stage=-1).mean() == pytest.approx(20, rel=0.01)  # five pieces with regret 4
+
+
+@pytest.mark.parametrize(("factor", "word"), [(2.0, "confirmed"), (0.5, "partly confirmed")])
+def test_verdict_on_kinds_of_changes_follows_from_the_regrets(factor, word):
+    """Rivals have `factor` times the regret of lookout with looks, and 0.3 times without looks."""
+    labels, rng, data = list(kinds.make_policies()), np.random.default_rng(8), {}
+    for kind in kinds.KINDS:
+        regret = np.full((len(labels), len(kinds.RATES), kinds.N_PROBLEMS, 2), 100.0)
+        if kinds.N_CHANGES[kind]:
+            regret[2:] *= np.where(np.array(kinds.RATES) > 0, factor, 0.3)[:, None, None]
+        regret *= 1 + rng.normal(0, 1e-3, regret.shape)
+        data[kind] = xarray.Dataset(
+            {"final_regret": (("policy", "rate", "number", "run"), regret)},
+            coords={"policy": labels, "rate": list(kinds.RATES), "number": range(kinds.N_PROBLEMS)},
+        )
+    result = kinds.verdict(data)
+    assert result.outcome == word
+    assert [s.holds for s in result.statements] == [factor > 1] * 6 + [True, True]
+
+
 def rate_data(regrets, without):
     return {
         "rates": make_sweep("rate", rate_uniform.RATES, regrets),
@@ -354,7 +443,7 @@ def test_the_predicted_stage_of_the_plateau():
     assert bounded_regret.plateau_stage(0.1) == pytest.approx(500)
 
 
-def test_one_over_rate_against_log():
+def test_verdict_on_the_order_in_the_rate_follows_from_the_regrets():
     rates = np.array(ftl_or_ucb.RATES)
 
     def verdict(ftl, ucb):
@@ -526,7 +615,7 @@ def win_once(n, looks):
         ({"a": lambda n, looks: 5, "b": lambda n, looks: 6}, "not confirmed"),
     ],
 )
-def test_the_league(others, word):
+def test_the_verdict_on_the_league_follows_from_the_regrets(others, word):
     data = league_data({"kibitzer": lambda n, looks: 10, **others})
     result = league.verdict(data)
     assert result.outcome == word
@@ -567,9 +656,9 @@ def test_the_league_judges_unfair_looks_apart():
 
 
 def test_the_figure_of_the_league_has_the_best_policies_and_ucb_double():
-    names = {f"p{n}": partial(lambda worse, *_: 11.0 + worse, n) for n in range(12)}
-    ours = {"kibitzer": lambda n, looks: 10, "ucb_double": lambda n, looks: 99}
-    labels = league.draw(league_data({**ours, **names})).labels()
+    other_regrets = {f"p{n}": partial(lambda worse, *_: 11.0 + worse, n) for n in range(12)}
+    shown_regrets = {"kibitzer": lambda n, looks: 10, "ucb_double": lambda n, looks: 99}
+    labels = league.draw(league_data({**shown_regrets, **other_regrets})).labels()
     assert labels == ["kibitzer", "p0", "p1", "p2", "p3", "p4", "p5", "ucb_double"]
 
 
@@ -639,6 +728,8 @@ def test_policies_that_have_a_form_for_bernoulli_rewards_use_it():
 
 # -------------------------------------------------------------------------------- all experiments
 
+ALL_EXPERIMENTS = [module for part in PARTS.values() for module in part.numbered.values()]
+
 
 def test_the_paper_experiments_come_first_and_in_its_order():
     paper = (rate_uniform, rate_optimal, weights, active, all_info)
@@ -677,14 +768,22 @@ def test_parameters_are_compared_with_those_of_the_paper():
     assert [values[name].comparison for name in ("means", "ε", "horizon T")] == ["same"] * 3
 
 
-def test_the_list_has_every_module_and_numbers_it_by_position():
-    folder = Path(experiments.__file__).parent
+@pytest.mark.parametrize("part", PARTS)
+def test_every_experiment_of_a_part_is_listed_and_numbered_in_order(part):
+    numbered = PARTS[part].numbered
+    folder = Path(numbered[1].__file__).parent
     names = sorted(file.stem for file in folder.glob("*.py") if file.stem != "__init__")
-    assert sorted(module.__name__.rpartition(".")[2] for module in EXPERIMENTS) == names
-    assert list(NUMBERED.items()) == [(n + 1, module) for n, module in enumerate(EXPERIMENTS)]
+    assert sorted(module.__name__.rpartition(".")[2] for module in numbered.values()) == names
+    assert list(numbered) == list(range(1, len(names) + 1))
 
 
-@pytest.mark.parametrize("module", EXPERIMENTS, ids=lambda module: module.__name__)
+def test_the_paper_part_has_the_papers_and_our_experiments():
+    assert list(PARTS["paper"].numbered.items()) == [
+        (n + 1, module) for n, module in enumerate(EXPERIMENTS)
+    ]
+
+
+@pytest.mark.parametrize("module", ALL_EXPERIMENTS, ids=lambda module: module.__name__)
 def test_no_experiment_contains_its_number(module):
     """Check that no text or file name in the module contains the number of the experiment.
 
@@ -695,16 +794,20 @@ def test_no_experiment_contains_its_number(module):
     assert not re.search(r"[\"/]\d+-|\.nc", source)
 
 
-@pytest.mark.parametrize("module", EXPERIMENTS, ids=lambda module: module.__name__)
+@pytest.mark.parametrize("module", ALL_EXPERIMENTS, ids=lambda module: module.__name__)
 def test_the_docstring_names_the_source_and_what_is_measured(module):
     assert f"\nSource: {module.SOURCE}.\n" in module.__doc__
     assert "\nMeasured: " in module.__doc__
 
 
-def test_the_documentation_has_a_heading_for_each_experiment_with_its_number():
-    page = (Path(__file__).parents[2] / "docs" / "experiments.md").read_text()
+@pytest.mark.parametrize("part", PARTS)
+def test_the_documentation_has_a_heading_for_each_experiment_with_its_number(part):
+    name = "experiments.md" if part == "paper" else f"experiments_{part}.md"
+    page = (Path(__file__).parents[2] / "docs" / name).read_text()
     headings = re.findall(r"^## (.*)\n\n```{eval-rst}\n\.\. automodule:: (.*)$", page, re.MULTILINE)
-    assert headings == [(f"{n}. {module.TITLE}", module.__name__) for n, module in NUMBERED.items()]
+    assert headings == [
+        (f"{n}. {module.TITLE}", module.__name__) for n, module in PARTS[part].numbered.items()
+    ]
 
 
 BLOCKED = """
@@ -738,16 +841,22 @@ def test_only_plotting_imports_matplotlib():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", NUMBERED)
-def test_every_experiment_runs_and_resumes(number, tmp_path, monkeypatch):
+@pytest.mark.parametrize("module", ALL_EXPERIMENTS, ids=lambda module: module.__name__)
+def test_every_experiment_runs_and_resumes(module, tmp_path, monkeypatch):
     """Run each experiment with two runs and short horizons.
 
     The second call reads the files and simulates nothing.
     """
-    module = NUMBERED[number]
     for name, short_value in {"HORIZON": 1000, "HORIZONS": (200, 1000)}.items():
         if hasattr(module, name):
             monkeypatch.setattr(module, name, short_value)
+    if module is kinds:
+        monkeypatch.setattr(module, "N_PROBLEMS", 2)
+        monkeypatch.setattr(module, "RATES", (0.0, 0.1))
+    if module is false_alarms:
+        monkeypatch.setattr(module, "OBSERVATIONS", (100, 1000))
+    if module is graph_league:
+        monkeypatch.setattr(module, "N_PROBLEMS", len(graph_league.KINDS))
     if module is threshold:
         few_settings = {
             label: (k, gap, 1000) for label, (k, gap, _) in list(module.SETTINGS.items())[:1]

@@ -1,5 +1,6 @@
 """Tests of the report: it is complete, self-contained, and computed from its data files."""
 
+import contextlib
 import json
 import os
 import re
@@ -18,6 +19,7 @@ from kibitz.plotting import figures as plots, picture, vega
 from kibitz.plotting.picture import Curve, Mark, Panel, Picture
 from kibitz.reproduction import report
 from kibitz.reproduction.experiments import EXPERIMENTS, league
+from kibitz.reproduction.parts import PARTS, Group
 from kibitz.reproduction.verdict import Claim, Parameter, Statement, Table, judge
 
 pytestmark = pytest.mark.slow
@@ -83,7 +85,7 @@ def section(tmp_path):
     return report.Section(
         1, "A title", "Section 5", "Regret scales with 1/Δ_i.", verdict, PICTURE,
         report.describe_rewards(parts), 3, report.data_rows(parts), report.policy_rows(parts),
-        ["1-rates.nc"], module="a.module", is_paper=True,
+        ["1-rates.nc"], module="a.module", group="paper",
         claims=[Claim("A claim", "A place", "A measure"), Claim("Another", "Elsewhere", "None")],
         parameters=[Parameter("runs", "300", "3"), Parameter("ε", "0.1", "0.1")],
     )  # fmt: skip
@@ -149,7 +151,7 @@ def test_statements_have_signs(page):
 
 def test_the_paper_and_our_experiments_have_separate_headlines(section, tmp_path):
     (tmp_path / "figures" / "2.svg").write_bytes((tmp_path / "figures" / "1.svg").read_bytes())
-    our_section = section._replace(number=2, is_paper=False, claims=(), parameters=())
+    our_section = section._replace(number=2, group="ours", claims=(), parameters=())
     html = report.render_report([section, our_section], tmp_path / "figures", "/* vega */", 9)
     text = Page(html).text
     assert "The paper’s experiments: 1 partly confirmed" in text
@@ -214,8 +216,8 @@ def test_large_numbers_in_labels_are_powers_of_ten():
     assert report.format_label("problem 12") == "problem 12"
 
 
-def test_feedback_in_words():
-    from kibitz.model.feedback import active, every, passive
+def test_feedback_is_described_in_words():
+    from kibitz.model.feedback import active, every, graph, passive
 
     def words(*feedbacks):
         return report.format_feedback([feedback.spec for feedback in feedbacks])
@@ -227,6 +229,10 @@ def test_feedback_in_words():
         words(passive(0.5, "optimal", looks=2))
         == "passive, optimal weights, ε = 0.5, 2 looks per arrival"
     )
+    star, line = graph([[1, 1, 1], [0, 1, 0], [0, 0, 1]]), graph([[1, 1, 0], [0, 1, 0], [0, 0, 1]])
+    assert words(star) == "graph with 2 edges"
+    assert words(star, line) == "graphs with 1 to 2 edges"
+    assert words(graph(np.eye(2), looks=active(0.1))) == "graph with 0 edges; active, ε = 0.1"
 
 
 def test_policies_with_other_parameters_have_a_row_for_each_part():
@@ -368,7 +374,7 @@ def test_colours_have_sufficient_contrast():
             assert (lighter + 0.05) / (darker + 0.05) >= 3, colour
 
 
-def test_one_figure_is_saved_in_two_formats_and_reproducibly(tmp_path):
+def test_a_figure_is_saved_reproducibly_in_two_formats(tmp_path):
     figure = plots.draw_figure(PICTURE)
     for suffix in ("png", "svg"):
         plots.save_figure(figure, tmp_path / f"f.{suffix}")
@@ -469,7 +475,8 @@ def two_experiments(monkeypatch):
     numbered_experiments = {
         n: SimpleNamespace(TITLE=name, **common_attributes) for n, name in ((1, "One"), (2, "Two"))
     }
-    monkeypatch.setattr(report, "NUMBERED", numbered_experiments)
+    group = Group("Two experiments", "", tuple(numbered_experiments.values()))
+    monkeypatch.setitem(PARTS, "paper", PARTS["paper"]._replace(groups={"ours": group}))
     monkeypatch.setattr(vega, "bundle_javascript", lambda: "")
 
 
@@ -479,7 +486,7 @@ def test_an_interrupted_reproduction_resumes(two_experiments, tmp_path):
     The second call reads the complete parts from files. The report equals the report of a
     reproduction without an interruption.
     """
-    second_experiment = report.NUMBERED[2]
+    second_experiment = PARTS["paper"].numbered[2]
     run_completely = second_experiment.run
 
     def run_half(file, **options):
@@ -514,7 +521,7 @@ def test_an_interrupted_reproduction_resumes(two_experiments, tmp_path):
 
 def test_measured_costs_are_in_the_report(two_experiments, tmp_path):
     costs_table = Table("on this machine", ["policy", "ns"], [["ucb", "27"]])
-    report.NUMBERED[2].measure_costs = lambda: [costs_table]
+    PARTS["paper"].numbered[2].measure_costs = lambda: [costs_table]
     first_section, second_section = report.reproduce(tmp_path, seed=4, runs=3)
     assert (list(first_section.verdict.tables), list(second_section.verdict.tables)) == (
         [],
@@ -586,3 +593,35 @@ def test_the_command_writes_the_same_report_again(tmp_path):
     )
     assert other_seed.returncode == 2
     assert "seed = 7 instead of 8" in other_seed.stderr
+
+
+def test_each_part_has_its_own_report(monkeypatch, tmp_path):
+    module = PARTS["graphs"].numbered[1]
+    monkeypatch.setattr(vega, "bundle_javascript", lambda: "")
+    seen = []
+
+    def run_experiment(part, number, folder, **options):
+        seen.append((part, number))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(report, "run_experiment", run_experiment)
+    monkeypatch.setattr(report, "compile_for", lambda run_all: contextlib.nullcontext())
+    with pytest.raises(KeyboardInterrupt):
+        report.reproduce(tmp_path, seed=1, part="graphs", runs=2)
+    assert seen == [("graphs", 1)]
+    assert PARTS["graphs"].find_group(module) == "graphs"
+    with pytest.raises(ValueError, match=r"^part must be 'paper', 'graphs' or 'changes', got 'x'$"):
+        report.reproduce(tmp_path, seed=1, part="x")
+    with pytest.raises(ValueError, match=r"^only must be"):
+        report.reproduce(tmp_path, seed=1, part="graphs", only=[99])
+
+
+def test_the_command_offers_all_parts(section, tmp_path):
+    from kibitz.cli import reproduce
+
+    assert tuple(PARTS) == reproduce.PARTS
+    graph_section = section._replace(group="graphs", claims=(), parameters=())
+    html = report.render_report([graph_section], tmp_path / "figures", "", 9, part="graphs")
+    assert "Experiments on graphs: 1 partly confirmed" in Page(html).text
+    assert "kibitz reproduce --part graphs --only 1 --seed 9 --runs 3" in html
+    assert "the paper gives none" not in html

@@ -22,12 +22,12 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from kibitz._files import check_folder, check_target, write_atomic
-from kibitz._validation import flag, invalid
+from kibitz._validation import flag, invalid, one_of
 from kibitz.plotting import vega
 from kibitz.plotting.figures import draw_figure, save_figure
 from kibitz.plotting.picture import COLOURS, DARK_COLOURS, DASHES, Picture, typeset
 from kibitz.reproduction import Data
-from kibitz.reproduction.experiments import NUMBERED, PAPER_EXPERIMENTS
+from kibitz.reproduction.parts import PAPER, PARTS
 from kibitz.reproduction.verdict import (
     MIN_STANDARD_ERRORS,
     SIGNS,
@@ -44,26 +44,19 @@ from kibitz.simulation.results.dataset import versions
 from kibitz.simulation.simulate import compile_for
 
 TEMPLATES = Path(__file__).parent / "templates"
-PAPER_CITATION = (
-    "Rémy Degenne, Evrard Garcelon and Vianney Perchet, “Bandits with Side Observations: Bounded vs. "
-    "Logarithmic Regret”, UAI 2018"
-)
 QUICK_DIVISOR = 25  # `quick` divides the number of runs by this number
 MIN_RUNS = 3
 RESULT_TEXTS = {True: "holds", False: "does not hold", None: "undecided: too few runs"}
 OUTCOME_SIGNS = {"confirmed": "✓", "partly confirmed": "±", "not confirmed": "✗"}
 REWARD_DESCRIPTIONS = {"gaussian": "Gaussian with variance 1", "bernoulli": "Bernoulli"}
-SWEPT_LABELS = {"rate": "ε", "relative": "ε/ε*", "period": "1/ε", "draw": "pair of means"}
+SWEPT_LABELS = {
+    "rate": "ε",
+    "relative": "ε/ε*",
+    "period": "1/ε",
+    "draw": "pair of means",
+    "probability": "r",
+}
 MAX_LISTED_VALUES = 20  # if a sweep has more values, only the first and the last are printed
-GROUPS = (  # id, title and description of a group, and whether its experiments are the paper's
-    ("paper", "The paper’s experiments", "The figures of the paper’s section 5.", True),
-    (
-        "ours",
-        "Our experiments",
-        "Claims that the paper makes without a figure, and comparisons that are not in the paper.",
-        False,
-    ),
-)
 DATA_COLUMNS = ("data", "means", "looks", "varied", "T", "runs", "engine")
 POLICY_COLUMNS = ("policy", "function", "parameters", "data")
 
@@ -83,7 +76,7 @@ class Section(NamedTuple):
     policy_rows: list[list[str]]  # one row for each policy; see `POLICY_COLUMNS`
     files: list[str]  # file names in `data/`, one name for each part of the data
     module: str = ""
-    is_paper: bool = False  # whether the experiment is one of the paper's experiments
+    group: str = "ours"  # the name of its group in the part
     claims: Sequence[Claim] = ()
     parameters: Sequence[Parameter] = ()
 
@@ -95,6 +88,7 @@ def reproduce(
     folder: str | os.PathLike[str],
     *,
     seed: int,
+    part: str = PAPER,
     only: Sequence[int] = (),
     runs: int | None = None,
     quick: bool = False,
@@ -110,6 +104,8 @@ def reproduce(
         The folder, which is created if necessary. Results in its `data/` are not computed again.
     seed
         The seed of all random numbers.
+    part
+        The name of a part in `PARTS`.
     only
         The numbers of the experiments to run. If `only` is empty, all experiments run.
     runs
@@ -120,7 +116,8 @@ def reproduce(
     threads, progress, executor
         As in `simulate`.
     """
-    experiment_numbers = select_experiments(only)
+    experiments = PARTS[one_of(part, "part", tuple(PARTS))].numbered
+    experiment_numbers = select_experiments(only, len(experiments))
     seed, quick = check_option("seed", seed), flag(quick, "quick")
     runs = None if runs is None else check_option("runs", runs)
     threads = check_option("threads", threads)
@@ -132,13 +129,13 @@ def reproduce(
     sections = []
 
     def count_runs(number: int) -> int:
-        default_runs: int = NUMBERED[number].RUNS
+        default_runs: int = experiments[number].RUNS
         return runs or (max(MIN_RUNS, default_runs // QUICK_DIVISOR) if quick else default_runs)
 
     def run_all() -> None:
         for number in experiment_numbers:
             file = partial(data_file, out_folder, number)
-            NUMBERED[number].run(file, runs=count_runs(number), seed=seed, threads=threads)
+            experiments[number].run(file, runs=count_runs(number), seed=seed, threads=threads)
 
     with (
         open_executor(executor) as open_workers,
@@ -153,7 +150,7 @@ def reproduce(
             def report_step(
                 activity: str, share: float, n: int = n_complete, number: int = number
             ) -> None:
-                title = NUMBERED[number].TITLE
+                title = experiments[number].TITLE
                 report_progress(
                     f"{number}. {title}: {activity}", (n + share) / len(experiment_numbers)
                 )
@@ -164,21 +161,23 @@ def reproduce(
                 "threads": threads,
                 "executor": open_workers,
             }
-            sections.append(run_experiment(number, out_folder, progress=report_step, **options))
-        html = render_report(sections, out_folder / "figures", script_future.result(), seed, quick)
+            sections.append(run_experiment(part, number, out_folder, progress=report_step, **options))
+        script, figures = script_future.result(), out_folder / "figures"
+        html = render_report(sections, figures, script, seed, quick=quick, part=part)
     write_atomic(report_file, html.encode(), "out")
     return sections
 
 
-def select_experiments(only: Sequence[int]) -> list[int]:
+def select_experiments(only: Sequence[int], n_experiments: int) -> list[int]:
     """Return the numbers of the experiments in `only` without duplicates, or all if it is empty."""
-    condition = f"a list of whole numbers from 1 to {len(NUMBERED)}"
+    numbers = range(1, n_experiments + 1)
+    condition = f"a list of whole numbers from 1 to {n_experiments}"
     if not isinstance(only, Sequence) or isinstance(only, str):
         raise invalid("only", condition, only)
     for number in only:
-        if isinstance(number, bool) or not isinstance(number, int) or number not in NUMBERED:
+        if isinstance(number, bool) or not isinstance(number, int) or number not in numbers:
             raise invalid("only", condition, number)
-    return list(dict.fromkeys(only)) or list(NUMBERED)
+    return list(dict.fromkeys(only)) or list(numbers)
 
 
 def data_file(folder: Path, number: int, part: str) -> Path:
@@ -187,14 +186,14 @@ def data_file(folder: Path, number: int, part: str) -> Path:
 
 
 def run_experiment(
-    number: int, folder: Path, *, progress: Callable[[str, float], None], **options: Any
+    part: str, number: int, folder: Path, *, progress: Callable[[str, float], None], **options: Any
 ) -> Section:
-    """Run or resume an experiment, and write its data and its figure to a folder."""
-    module = NUMBERED[number]
+    """Run or resume an experiment of a part, and write its data and its figure to a folder."""
+    module = PARTS[part].numbered[number]
     files: list[str] = []
 
-    def make_file(part: str) -> Path:
-        path = data_file(folder, number, part)
+    def make_file(data_part: str) -> Path:
+        path = data_file(folder, number, data_part)
         files.append(path.name)
         return path
 
@@ -208,7 +207,7 @@ def run_experiment(
     if hasattr(module, "measure_costs"):
         verdict = verdict._replace(tables=[*verdict.tables, *module.measure_costs()])
     runs = next(iter(data.values())).sizes["run"]
-    is_paper = module in PAPER_EXPERIMENTS
+    group = PARTS[part].find_group(module)
     return Section(
         number,
         module.TITLE,
@@ -222,11 +221,11 @@ def run_experiment(
         policy_rows(data),
         files,
         module=module.__name__,
-        is_paper=is_paper,
-        claims=module.CLAIMS if is_paper else (),
+        group=group,
+        claims=module.CLAIMS if group == PAPER else (),
         parameters=(
             [*module.PARAMETERS, Parameter("runs", str(module.PAPER_RUNS), str(runs))]
-            if is_paper
+            if group == PAPER
             else ()
         ),
     )
@@ -236,9 +235,15 @@ def run_experiment(
 
 
 def render_report(
-    sections: Sequence[Section], figures: Path, script: str, seed: int, quick: bool = False
+    sections: Sequence[Section],
+    figures: Path,
+    script: str,
+    seed: int,
+    *,
+    quick: bool = False,
+    part: str = PAPER,
 ) -> str:
-    """Return the report as HTML; `script` is the JavaScript of Vega."""
+    """Return the report of a part as HTML; `script` is the JavaScript of Vega."""
     templates = Environment(
         loader=FileSystemLoader(TEMPLATES),
         autoescape=True,
@@ -259,7 +264,10 @@ def render_report(
         for section in sections
     ]
     return templates.get_template("report.html").render(
-        paper=PAPER_CITATION,
+        title=PARTS[part].title,
+        introduction=PARTS[part].introduction,
+        is_paper=part == PAPER,
+        command="kibitz reproduce" if part == PAPER else f"kibitz reproduce --part {part}",
         quick=quick,
         seed=seed,
         min_standard_errors=f"{MIN_STANDARD_ERRORS:g}",
@@ -267,10 +275,10 @@ def render_report(
         results=RESULT_TEXTS,
         outcome_signs=OUTCOME_SIGNS,
         groups=[
-            {"id": name, "title": title, "text": text, "sections": group_sections,
+            {"id": name, "title": group.title, "text": group.text, "sections": group_sections,
              "counts": format_outcome_counts(group_sections)}
-            for name, title, text, is_paper in GROUPS
-            if (group_sections := [entry for entry in entries if entry["is_paper"] is is_paper])
+            for name, group in PARTS[part].groups.items()
+            if (group_sections := [entry for entry in entries if entry["group"] == name])
         ],
         claims=[row for section in sections for row in claim_rows(section)],
         data_columns=DATA_COLUMNS,
@@ -381,18 +389,17 @@ def data_rows(data: Data) -> list[list[str]]:
     for label, part_data in data.items():
         fingerprints = [cell["fingerprint"] for cell in json.loads(part_data.attrs["cells"])]
         first_fingerprint = fingerprints[0]
-        swept_dimension = next(
-            (str(dim) for dim in part_data["final_regret"].dims if dim not in {"policy", "run"}), None
-        )
+        swept = [str(d) for d in part_data["final_regret"].dims if d not in {"policy", "run"}]
         rows.append(
             [
                 format_label(label),
-                format_means([fingerprint["problem"]["means"] for fingerprint in fingerprints]),
+                format_problems([fingerprint["problem"] for fingerprint in fingerprints]),
                 format_feedback([fingerprint["feedback"] for fingerprint in fingerprints]),
-                f"{SWEPT_LABELS.get(swept_dimension, swept_dimension)}: "
-                f"{format_values(part_data[swept_dimension].to_numpy())}"
-                if swept_dimension
-                else "–",
+                "; ".join(
+                    f"{SWEPT_LABELS.get(name, name)}: {format_values(part_data[name].to_numpy())}"
+                    for name in swept
+                )
+                or "–",
                 typeset(first_fingerprint["horizon"]),
                 str(part_data.sizes["run"]),
                 ", ".join(sorted({fingerprint["engine"] for fingerprint in fingerprints})),
@@ -434,16 +441,29 @@ def format_parameters(parameters: dict[str, Any]) -> str:
     )
 
 
-def format_means(problems: Sequence[Sequence[float]]) -> str:
-    """Format the means of the first problem, and the number of problems if there are several."""
-    n_problems = len({tuple(means) for means in problems})
-    means = ", ".join(f"{mean:g}" for mean in problems[0])
-    return means if n_problems == 1 else f"{means} (the first of {n_problems} problems)"
+def format_problems(problems: Sequence[dict[str, Any]]) -> str:
+    """Format the means of the first problem, and the numbers of pieces and of different problems."""
+    first = list_pieces(problems[0])
+    text = ", ".join(f"{mean:g}" for mean in first[0]["means"])
+    notes = [f"the first of {len(first)} pieces"] if len(first) > 1 else []
+    n_problems = len({json.dumps(problem, sort_keys=True) for problem in problems})
+    notes += [f"the first of {n_problems} problems"] if n_problems > 1 else []
+    return f"{text} ({', '.join(notes)})" if notes else text
+
+
+def list_pieces(problem: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the pieces of a problem; a problem that does not change is one piece."""
+    pieces: list[dict[str, Any]] = problem.get("pieces", [problem])
+    return pieces
 
 
 def format_feedback(feedbacks: Sequence[dict[str, Any]]) -> str:
     """Describe how looks arrive in one or more feedback models; omit a rate that varies."""
     first_feedback = feedbacks[0]
+    if "graph" in first_feedback:
+        looks = [{k: v for k, v in other.items() if k != "graph"} for other in feedbacks]
+        looks_text = "" if first_feedback["observer"] == "bandit" else f"; {format_feedback(looks)}"
+        return format_graphs([other["graph"] for other in feedbacks]) + looks_text
     if first_feedback["observer"] in {"bandit", "full"}:
         return {"bandit": "none", "full": "all arms at every stage"}[first_feedback["observer"]]
     phrases = [first_feedback["observer"]]
@@ -460,6 +480,20 @@ def format_feedback(feedbacks: Sequence[dict[str, Any]]) -> str:
     return ", ".join(phrases)
 
 
+def format_graphs(graphs: Sequence[dict[str, Any]]) -> str:
+    """Describe one or more graphs by their number of edges, as in "graph with 12 edges"."""
+    counts = [
+        len([edge for edge in graph["edges"] if edge[0] != edge[1]])
+        if isinstance(graph["edges"], list)
+        else graph["edges"] - graph["arms"]
+        for graph in graphs
+    ]
+    if len(set(counts)) > 1:
+        return f"graphs with {min(counts)} to {max(counts)} edges"
+    is_same = all(graph == graphs[0] for graph in graphs)
+    return f"{'graph' if is_same else 'graphs'} with {counts[0]} edges"
+
+
 def format_values(values: Any) -> str:
     """Format the values of a sweep, or only the first and the last value if there are many."""
     texts = [value if isinstance(value, str) else typeset(float(value)) for value in values]
@@ -468,7 +502,8 @@ def format_values(values: Any) -> str:
 
 def describe_rewards(data: Data) -> str:
     """Return the reward distribution of the data in words."""
-    first_part = next(iter(data.values()))
-    return REWARD_DESCRIPTIONS[
-        json.loads(first_part.attrs["cells"])[0]["fingerprint"]["problem"]["kind"]
+    kinds = [
+        list_pieces(json.loads(part_data.attrs["cells"])[0]["fingerprint"]["problem"])[0]["kind"]
+        for part_data in data.values()
     ]
+    return " or ".join(REWARD_DESCRIPTIONS[kind] for kind in dict.fromkeys(kinds))

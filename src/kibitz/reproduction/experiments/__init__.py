@@ -29,6 +29,3 @@ OUR_EXPERIMENTS = (
     bounded_regret, ftl_or_ucb, threshold, paid, arrivals, between_bounds, league, bayes_optimum,
 )  # fmt: skip
 EXPERIMENTS = (*PAPER_EXPERIMENTS, *OUR_EXPERIMENTS)
-
-#: The experiments by number.
-NUMBERED = dict(enumerate(EXPERIMENTS, start=1))

@@ -1,9 +1,9 @@
-"""Looks at every (1/ε)-th stage, compared with looks at each stage with probability ε.
+"""Periodic looks, one every 1/ε stages, against random looks, with probability ε at each stage.
 
 Source: Sections 2.1.2 and 4.1, without a figure.
 
-Measured: for a passive and an active policy and at each rate, whether the regrets with periodic and
-with random arrivals are within 5 % of each other.
+Measured: for one policy with passive looks and one with active looks, and at each rate, whether the
+regrets with periodic and with random arrivals are within 5 % of each other.
 """
 
 from typing import Any

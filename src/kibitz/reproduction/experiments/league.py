@@ -115,7 +115,7 @@ def _compare_with_best(looks: str, results: Games) -> Statement:
 
 
 def _compare_worst_setting(ranking: dict[str, Any]) -> Statement:
-    """Return the statement that compares the largest advantage of another policy with the limit."""
+    """Return the statement that no other policy is much better than kibitzer in any setting."""
     advantages = [
         Estimate(
             -beaten_setting["difference"] / beaten_setting["reference"],

@@ -107,22 +107,25 @@ def verdict(data: Data) -> Verdict:
     statements, onsets = [], []
     for label, setting_data in data.items():
         reductions_by_rate = reductions(setting_data)
-        low_reduction, high_reduction = (
+        reduction_at_low_rate, reduction_at_high_rate = (
             reductions_by_rate[LOW_RELATIVE_RATE],
             reductions_by_rate[max(reductions_by_rate)],
         )
         onsets.append(onset(reductions_by_rate))
         statements.append(
             Statement(
-                f"{label}: looks lower the regret by {format_percent(low_reduction)} "
+                f"{label}: looks lower the regret by {format_percent(reduction_at_low_rate)} "
                 f"at {LOW_RELATIVE_RATE:g} ε* "
                 f"(unchanged: within {format_percent(MAX_UNCHANGED)}) and by "
-                f"{format_percent(high_reduction)} "
+                f"{format_percent(reduction_at_high_rate)} "
                 f"at {max(reductions_by_rate):g} ε* (clearly lower: more than "
                 f"{format_percent(MIN_REDUCTION)}). They lower it by "
                 f"{format_percent(ONSET_REDUCTION)} at {onsets[-1]:.2g} ε*.",
                 all_hold(
-                    [is_within(low_reduction, MAX_UNCHANGED), is_above(high_reduction, MIN_REDUCTION)]
+                    [
+                        is_within(reduction_at_low_rate, MAX_UNCHANGED),
+                        is_above(reduction_at_high_rate, MIN_REDUCTION),
+                    ]
                 ),
             )
         )

@@ -1,6 +1,7 @@
 """Stochastic bandits with side observations.
 
-- Problems: `gaussian`, `bernoulli`, `empirical`, `from_scipy`, `random_problems`.
+- Problems: `gaussian`, `bernoulli`, `empirical`, `from_scipy`, `random_problems`; `changing` and
+  `drifting` for problems that change with time.
 - Feedback: `bandit`, `passive`, `active`, `full`, `graph`.
 - Policies: `kibitzer`, `ucb` and others (`kibitz.policies`); `index_policy` for a new index,
   `python_policy` for any Python object.
@@ -54,23 +55,29 @@ if TYPE_CHECKING:  # for type checkers and editors; Python itself uses `_NAMES` 
     from kibitz.model.problem import (
         Problem as Problem,
         bernoulli as bernoulli,
+        changing as changing,
+        drifting as drifting,
         empirical as empirical,
         gaussian as gaussian,
         random_problems as random_problems,
     )
     from kibitz.model.scipy_problem import from_scipy as from_scipy
+    from kibitz.planning.changes import plan_changes as plan_changes
     from kibitz.planning.planner import plan as plan
     from kibitz.plotting.race import race as race
     from kibitz.policies.bayes_ucb import bayes_ucb as bayes_ucb
     from kibitz.policies.epsilon_greedy import epsilon_greedy as epsilon_greedy
     from kibitz.policies.etc import etc as etc
     from kibitz.policies.etc_ocucb import etc_ocucb as etc_ocucb
+    from kibitz.policies.forgetting_ucb import d_ucb as d_ucb, sw_ucb as sw_ucb
     from kibitz.policies.ftl import ftl as ftl, ftl_robin as ftl_robin
+    from kibitz.policies.glr_ucb import glr_ucb as glr_ucb
     from kibitz.policies.imed import imed as imed
     from kibitz.policies.improved_ucb import improved_ucb as improved_ucb
     from kibitz.policies.index_policy import index_policy as index_policy
     from kibitz.policies.kibitzer import kibitzer as kibitzer
     from kibitz.policies.kl_ucb import kl_ucb as kl_ucb
+    from kibitz.policies.lookout import lookout as lookout
     from kibitz.policies.max_n import max_n as max_n
     from kibitz.policies.moss import moss as moss, moss_anytime as moss_anytime
     from kibitz.policies.ocucb import ocucb as ocucb
@@ -94,7 +101,7 @@ _NAMES = {
     "kibitz": "bounds plot",
     "kibitz._errors": "Error CompileError Conflict UnknownAgent UnknownDecision "
     "StoreDamaged StoreUnavailable",
-    "kibitz.model.problem": "Problem gaussian bernoulli empirical random_problems",
+    "kibitz.model.problem": "Problem gaussian bernoulli empirical changing drifting random_problems",
     "kibitz.model.feedback": "Feedback bandit passive active full graph every",
     "kibitz.model.scipy_problem": "from_scipy",
     "kibitz._jit": "jit",
@@ -117,6 +124,9 @@ _NAMES = {
     "kibitz.policies.top_two_thompson": "top_two_thompson",
     "kibitz.policies.kibitzer": "kibitzer",
     "kibitz.policies.scout": "scout",
+    "kibitz.policies.lookout": "lookout",
+    "kibitz.policies.forgetting_ucb": "sw_ucb d_ucb",
+    "kibitz.policies.glr_ucb": "glr_ucb",
     "kibitz.policies.max_n": "max_n",
     "kibitz.simulation.results.export": "to_pandas to_parquet",
     "kibitz.simulation.simulate": "simulate",
@@ -125,6 +135,7 @@ _NAMES = {
     "kibitz.simulation.gym_env": "gym_env",
     "kibitz.plotting.race": "race",
     "kibitz.planning.planner": "plan",
+    "kibitz.planning.changes": "plan_changes",
     "kibitz.evaluation.bayes_optimal": "bayes_optimal",
     "kibitz.evaluation.compare": "compare",
     "kibitz.evaluation.league": "league",

@@ -1,7 +1,10 @@
 """Tests of `kibitz agent` and `kibitz rehearse`: output, files and errors."""
 
+import contextlib
 import json
 import re
+import shutil
+import sqlite3
 
 import pytest
 
@@ -149,7 +152,7 @@ def test_declare_rewards(agent):
     code, out, _ = agent("declare-rewards", "checkout", "bernoulli", "--json")
     assert (code, json.loads(out)) == (0, {"result": "duplicate"})
     code, out, _ = agent("events", "checkout", "--after", "2")
-    assert out.split("\t")[2:] == ["declared_bernoulli", "-", "-", "-", "-", "-", "-\n"]
+    assert out.split("\t")[2:] == ["declared_bernoulli", *["-"] * 6, "-\n"]
     code, _, err = agent("declare-rewards", "checkout", "gaussian")
     assert code == 2
     assert "'bernoulli' or 'bounded'" in err
@@ -277,7 +280,7 @@ def test_bucket_compact_erase_and_evaluate(kibitz, tmp_path):
     kibitz("agent", "ask", "checkout", "--store", store)
     kibitz("agent", "export", "checkout", log, "--store", store)
     message = kibitz("evaluate", log, "--arm", "blue")[2]
-    assert "LOG cannot answer: it has no randomised visits" in message
+    assert "LOG cannot evaluate this policy: it has no randomised visits" in message
 
 
 def test_store_backup_restore_and_migrate(agent, kibitz, tmp_path):
@@ -308,3 +311,153 @@ def test_rehearse_with_a_bucket(kibitz, tmp_path):
     out = kibitz("agent", "events", "rehearsal-0", "--store", store, "--json")[1]
     events = [json.loads(line) for line in out.splitlines()]
     assert 25 < sum(event["bucket"] == "0 1" for event in events) < 75
+
+
+def write_history(path, n, **bad_rows):
+    """Write a CSV file with n rows; `bad_rows` are texts of rows by the names row1, row2, ..."""
+    rows = [f"{('blue', 'green')[k % 2]},{k % 3},visitor-{k}" for k in range(n)]
+    for name, text in bad_rows.items():
+        rows[int(name.removeprefix("row"))] = text
+    path.write_text("\n".join(["arm,reward,key", *rows, ""]))
+
+
+def count_looks(store):
+    with contextlib.closing(sqlite3.connect(store)) as connection:
+        return connection.execute("select sum(n_looks) from arms").fetchone()[0]
+
+
+def test_import_counts_each_row_once_and_resumes(agent, tmp_path):
+    """A wrong row names its line; nothing of its transaction is counted, and a repeat goes on."""
+    store, file = tmp_path / "shop.db", tmp_path / "history.csv"
+    write_history(file, 2500, row1700="pink,1,visitor-x")
+    code, out, error = agent("import", "checkout", file)
+    assert (code, out) == (2, "")
+    assert error == (
+        "kibitz: line 1702: arm must be one of 'blue', 'green', got 'pink'; the rows up to line 1001 "
+        "are imported: correct the line and import the file again\n"
+    )
+    assert count_looks(store) == 1000
+    write_history(file, 2500)
+    sentence = "imported 1,500 rows; 1,000 were known before\n"
+    assert agent("import", "checkout", file) == (0, sentence, "")
+    lines = tmp_path / "history.jsonl"
+    lines.write_text(
+        '{"arm": "blue", "reward": 1, "key": "a"}\n\n{"arm": "blue", "reward": 0, "key": "visitor-0"}'
+    )
+    code, out, _ = agent("import", "checkout", lines, "--json")
+    assert (code, json.loads(out)) == (0, {"counted": 1, "duplicates": 1})
+    assert count_looks(store) == 2501
+    assert agent("check") == (0, "checkout: no problems found\n", "")
+
+
+@pytest.mark.parametrize(
+    ("row", "sentence"),
+    [
+        (b"green,x,visitor-x", "line 1802: reward must be a number, got 'x'"),
+        (b"green,1,visitor-0", "lines 2 and 1802 have the same key"),
+        (b"green,1,caf\xe9", "line 1802 is not UTF-8"),
+        (b"green,1", "line 1802 must have the fields arm, reward, key"),
+        (b'green,1,"visitor', "line 1802 is not valid CSV"),
+    ],
+)
+def test_import_checks_the_whole_file_first(agent, tmp_path, row, sentence):
+    file = tmp_path / "history.csv"
+    write_history(file, 2000, row1800="ROW")
+    file.write_bytes(file.read_bytes().replace(b"ROW", row))
+    code, out, error = agent("import", "checkout", file)
+    assert (code, out) == (2, "")
+    assert error.startswith(f"kibitz: {sentence}")
+    assert count_looks(tmp_path / "shop.db") == 0
+
+
+def test_import_rejects_other_files_and_large_rewards(agent, tmp_path):
+    code, _, error = agent("import", "checkout", tmp_path / "history.txt")
+    assert code == 2
+    assert "FILE must be a name that ends in .csv or .jsonl" in error
+    assert agent("import", "checkout", tmp_path / "absent.csv")[0] == 2
+    file = tmp_path / "history.csv"
+    write_history(file, 1, row0="blue,1e6,visitor-0")
+    assert (
+        "line 2: reward 1000000.0 is more than 10,000 times" in agent("import", "checkout", file)[2]
+    )
+    assert agent("import", "checkout", file, "--force")[0] == 0
+
+
+def interrupt_call(monkeypatch, place, name, n=1, *, after=False):
+    """Let Ctrl-C come at the n-th call of a function: before the call, or after it."""
+    function, n_calls = getattr(place, name), 0
+
+    def call(*args, **kwargs):
+        nonlocal n_calls
+        n_calls += 1
+        result = function(*args, **kwargs) if n_calls < n or after else None
+        if n_calls == n:
+            raise KeyboardInterrupt
+        return result
+
+    monkeypatch.setattr(place, name, call)
+
+
+RESUME = "kibitz: interrupted; run the same command again to resume\n"
+NOTHING = "kibitz: interrupted; nothing was saved\n"
+
+
+def test_ctrl_c_during_an_import_keeps_whole_transactions(agent, tmp_path, monkeypatch):
+    from kibitz.live.agent.transaction import Transaction
+
+    store, file = tmp_path / "shop.db", tmp_path / "history.csv"
+    write_history(file, 2500)
+    with monkeypatch.context() as patch:
+        interrupt_call(patch, Transaction, "observe", 1234)
+        assert agent("import", "checkout", file) == (130, "", RESUME)
+    assert count_looks(store) == 1000
+    assert agent("check")[0] == 0
+    assert agent("import", "checkout", file)[0] == 0
+    assert count_looks(store) == 2500
+
+
+@pytest.mark.parametrize("moment", ["before the commit", "after the commit"])
+def test_ctrl_c_during_a_compaction_leaves_all_or_nothing(agent, tmp_path, monkeypatch, moment):
+    from kibitz.live.store import queries
+    from kibitz.live.store.sqlite import SQLite
+
+    for k in range(5):
+        agent("observe", "checkout", "green", "1", "--key", f"visitor-{k}")
+    compact = "compact", "checkout", "--before", "2100-01-01"
+    with monkeypatch.context() as patch:
+        if moment == "before the commit":
+            interrupt_call(patch, queries, "replace_events", after=True)
+        else:
+            interrupt_call(patch, SQLite, "purge")
+        assert agent(*compact) == (130, "", RESUME)
+    assert agent("check") == (0, "checkout: no problems found\n", "")
+    n_events = 7 if moment == "before the commit" else 4
+    assert len(agent("events", "checkout")[1].splitlines()) == n_events
+    assert agent(*compact)[0] == 0
+    assert b"visitor-3" not in (tmp_path / "shop.db").read_bytes()
+    assert count_looks(tmp_path / "shop.db") == 5
+
+
+def test_ctrl_c_during_a_backup_keeps_the_old_backup(agent, kibitz, tmp_path, monkeypatch):
+    store, file = tmp_path / "shop.db", tmp_path / "backup.db"
+    backup = "store", "backup", file, "--store", store
+    assert kibitz(*backup)[0] == 0
+    content, names = file.read_bytes(), sorted(path.name for path in tmp_path.iterdir())
+    agent("observe", "checkout", "green", "1")
+    with monkeypatch.context() as patch:
+        interrupt_call(patch, shutil, "copy", after=True)
+        assert kibitz(*backup) == (130, "", NOTHING)
+    assert file.read_bytes() == content
+    assert sorted(path.name for path in tmp_path.iterdir()) == names
+    assert kibitz(*backup)[0] == 0
+    assert count_looks(file) == 1
+
+
+def test_ctrl_c_during_an_evaluation_gives_one_line(kibitz, tmp_path, monkeypatch):
+    from kibitz.live.agent import evaluate
+
+    log = tmp_path / "log.csv"
+    log.write_text("arm,reward,probability\nblue,1,0.5\ngreen,0,0.5\n")
+    assert kibitz("evaluate", log, "--arm", "blue")[0] == 0
+    interrupt_call(monkeypatch, evaluate, "_read_visits", after=True)
+    assert kibitz("evaluate", log, "--arm", "blue") == (130, "", NOTHING)

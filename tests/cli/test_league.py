@@ -86,3 +86,18 @@ def test_error_names_the_flag_and_the_value(error_message, args, message_parts):
     message = error_message("league", *args)
     for message_part in message_parts:
         assert message_part in message
+
+
+def test_a_league_on_graphs_has_a_table_by_graph(kibitz, error_message):
+    arguments = ("--problems", "1", "--runs", "3", "--horizon", "60", "--arms", "4")
+    graphs = ("--graph", "ring", "--graph", "star:3")
+    code, output, errors = kibitz("league", *arguments, *graphs, *TWO_POLICIES)
+    assert (code, errors) == (0, "")
+    for text in ("by graph", "│ ring ", "│ star:3 ", "2 settings", "99 %", "a ring"):
+        assert text in output
+    assert error_message("league", "--arms", "4") == (
+        "--arms needs --graph; add --graph random, or omit --arms"
+    )
+    assert error_message("league", "--graph", "ring", "--tests", "x.csv") == (
+        "--tests and --graph cannot be combined; omit one of them"
+    )

@@ -148,6 +148,8 @@ def test_help_fits_80_columns_and_cuts_no_word(commands, kibitz, monkeypatch):
     for command_name in commands:
         narrow_help = help_texts[command_name, "80"]
         assert max(map(len, narrow_help.splitlines())) <= 80
+        help_lines = {line[1:].rstrip() for line in narrow_help.splitlines()}
+        assert set(commands[command_name].epilog.splitlines()) <= help_lines  # none is wrapped
         assert "…" not in narrow_help
         wide_words = set(re.sub("[│─╭╮╰╯]", " ", help_texts[command_name, "250"]).split())
         assert set(re.sub("[│─╭╮╰╯]", " ", narrow_help).split()) <= wide_words, command_name
@@ -189,6 +191,7 @@ def test_every_example_in_the_help_runs(commands, kibitz, tmp_path, monkeypatch)
         "arm,reward,probability\n"
         "blue,0,0.5\nblue,1,0.5\nblue,0,0.5\ngreen,1,0.5\ngreen,0,0.5\ngreen,0,0.5\n"
     )
+    (tmp_path / "history.csv").write_text("arm,reward,key\ngreen,1,order-1\n")  # for `agent import`
     # These examples run first, because other examples need the agent and the token.
     first_commands = ["agent create", "agent ask", "agent tell", "token create"]
     ordered_commands = sorted(

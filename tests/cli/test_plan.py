@@ -266,7 +266,9 @@ def test_log_of_clicks_is_planned_in_clicks(kibitz, write_log):
 
 def test_log_without_clicks_has_no_plan(error_message, write_log):
     log_file = write_log({"blue": [0] * 9, "green": [0] * 9})
-    assert "no clicks yet, no plan" in error_message("plan", "--log", log_file, "--horizon", "1e4")
+    assert "a plan needs at least one click;" in error_message(
+        "plan", "--log", log_file, "--horizon", "1e4"
+    )
 
 
 def test_log_of_other_rewards_is_planned_in_its_own_units(kibitz, write_log):

@@ -10,7 +10,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture
 def store_file(kibitz, tmp_path):
-    """Return a store with an agent named checkout."""
+    """Return the path of a store with an agent named checkout."""
     file = tmp_path / "shop.db"
     options = ("--arms", "blue,green", "--rewards", "bernoulli")
     assert kibitz("agent", "create", "--store", file, "checkout", *options)[0] == 0

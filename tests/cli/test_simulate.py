@@ -110,7 +110,10 @@ def test_out_and_plot_write_files(kibitz, tmp_path):
         (["--observer", "spy"], ["--observer", "'bandit', 'passive'", "'spy'"]),
         (
             ["--rate", "0.1"],
-            ["--rate needs --observer passive or --observer active", "bandit, has no looks"],
+            [
+                "--rate (or --look-rate) needs --observer passive or --observer active",
+                "bandit, has no looks",
+            ],
         ),
         (["--every", "3", "--observer", "full"], ["--every needs --observer", "full sees every arm"]),
         (["--looks", "2"], ["--looks needs --observer passive or --observer active"]),
@@ -137,6 +140,7 @@ def test_out_and_plot_write_files(kibitz, tmp_path):
         (["--observer", "passive", "--rate", "1", "--weights", "x"], ["--weights", "'uniform'"]),
         (["--observer", "passive", "--rate", "1", "--weights", "1,x"], ["--weights", "'uniform'"]),
         (["--graph", "cliqes:2"], ["--graph cliqes:2: there is no file", "did you mean 'cliques'"]),
+        (["--graph", ""], ["--graph : there is no file or named graph ''"]),
         (["--graph", "star:3"], ["--graph star:3: star takes a whole number from 0 to 2"]),
         (["--graph", "ring", "--observer", "full"], ["--graph cannot be used with --observer full"]),
         (["--policy", "max_n:scout"], ["--policy max_n:scout: policy must be an index policy"]),
@@ -295,7 +299,7 @@ def test_arms_prints_shares(kibitz):
 
 
 def test_a_graph_in_a_file_is_simulated(kibitz, tmp_path):
-    (tmp_path / "edges.csv").write_text("i,j,probability\n0,0,1\n1,1,1\n2,2,1\n2,0,0.5\n2,1,1\n")
+    (tmp_path / "edges.csv").write_text("i,j,probability\n0,0,1\n1,1\n2,2,1\n2,0,0.5\n2,1\n")
     policies = ["--policy", "ucb", "--policy", "max_n:ucb"]
     code, output, _ = kibitz(
         "simulate", *SHORT_RUN, *policies, "--graph", tmp_path / "edges.csv", "--json"
@@ -308,8 +312,8 @@ def test_a_graph_in_a_file_is_simulated(kibitz, tmp_path):
 
 
 def test_an_index_policy_is_rejected_on_a_graph_without_self_loops(error_message, tmp_path):
-    (tmp_path / "edges.csv").write_text("0,1\n1,0\n1,2\n2,2\n")
+    (tmp_path / "edges.csv").write_text("0,1\n1,0,1\n1,2\n2,2\n")
     graph = ["--graph", str(tmp_path / "edges.csv")]
     message = error_message("simulate", *SHORT_RUN, "--policy", "ucb", *graph)
     assert "a pull of arm 0 never shows its own reward" in message
-    assert "use scout()" in message
+    assert "use scout(), or --loops" in message

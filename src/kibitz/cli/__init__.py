@@ -29,6 +29,7 @@ from kibitz.cli.terminal import set_error_handler
 
 INTERRUPTED_CODE = 130  # exit code after Ctrl-C
 BROKEN_PIPE_CODE = 141  # exit code if the reader closes the pipe, as in `kibitz ... | head -1`
+RESUMABLE = (["import"], ["compact"], ["erase"])  # commands of `kibitz agent`
 MAX_WORD_LENGTH = 100  # longest word in an error message, in characters; longer words are cut
 
 SIMULATION, THEORY, LIVE = "Simulation", "Theory and planning", "Live agents"
@@ -103,7 +104,11 @@ def main() -> None:
             print(f"kibitz: {message}", file=sys.stderr)
         exit_code = 2
     if exit_code == INTERRUPTED_CODE:  # some versions of typer catch Ctrl-C themselves
-        is_saved = sys.argv[1:2] == ["reproduce"] or any(w.startswith("--out") for w in sys.argv)
+        is_saved = (
+            sys.argv[1:2] == ["reproduce"]
+            or (sys.argv[1:2] == ["agent"] and sys.argv[2:3] in RESUMABLE)
+            or any(w.startswith("--out") for w in sys.argv)
+        )
         advice = "run the same command again to resume" if is_saved else "nothing was saved"
         print(f"kibitz: interrupted; {advice}", file=sys.stderr)
     if exit_code == BROKEN_PIPE_CODE:

@@ -9,10 +9,11 @@ import typer
 from kibitz.cli import option
 from kibitz.cli.command import add_command, format_examples
 
-Rewards = Literal["bernoulli", "bounded", "gaussian"]
+Rewards = Literal["gaussian", "bernoulli", "bounded"]
 
 CREATE_EXAMPLE = """\
-kibitz agent create checkout --store shop.db --arms blue,green --rewards bernoulli
+kibitz agent create checkout --store shop.db --arms blue,green \\
+    --rewards bernoulli
 """
 
 app = typer.Typer(
@@ -115,6 +116,16 @@ def create(
         bool,
         option.flag("--bucket-is-free", "Count the decisions of the bucket as looks, not as pulls"),
     ] = False,
+    graph: Annotated[str | None, option.graph()] = None,
+    loops: Annotated[bool, option.loops()] = False,
+    alarms: Annotated[
+        float | None,
+        option.number(
+            "--alarms",
+            "Watch for changes of the means, with this probability of a false alarm: 0.1 (needs "
+            "--patience; default: no alarms)",
+        ),
+    ] = None,
 ) -> None:
     """Create an agent."""
     from kibitz.cli.policies import parse_policies
@@ -123,6 +134,8 @@ def create(
     from kibitz.live.store.queries import read_names
 
     policy_object = parse_policies([policy])[policy] if policy else None
+    arm_names = [word.strip() for word in arms.split(",")]
+    shows = None if graph is None else option.load_shows(graph, len(arm_names), loops)
     with contextlib.suppress(ValueError), open_store(store) as opened_store:
         if name in opened_store.read(read_names):
             raise option.OptionError(
@@ -132,7 +145,7 @@ def create(
     agent(
         store,
         name,
-        arms=[word.strip() for word in arms.split(",")],
+        arms=arm_names,
         rewards=rewards,
         policy=policy_object,
         scale=scale,
@@ -141,6 +154,8 @@ def create(
         silence=option.parse_silence(silence),
         bucket=bucket,
         bucket_is_free=bucket_is_free,
+        shows=shows,
+        alarms=alarms,
     ).close()
     print(f"created agent {name} in {hide_password(store)}")
 
@@ -195,14 +210,43 @@ def observe(
     reward: Reward,
     store: Store,
     key: Key = "",
+    shown_by: Annotated[
+        int | None,
+        option.integer("--shown-by", "The id of the pull that showed this reward", minimum=1),
+    ] = None,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
     """Report a reward that the agent did not ask for; print "counted" or "duplicate"."""
     value = option.parse_number(reward, "REWARD")
     with open_agent(store, name) as agent:
-        result = agent.observe(arm, value, key or None, force=force)
+        result = agent.observe(arm, value, key or None, force=force, shown_by=shown_by)
         print_values({"result": result}, as_json)
+
+
+@add_command(app, "kibitz agent import checkout history.csv --store shop.db", name="import")
+def import_history(
+    name: Name,
+    file: Annotated[
+        str, typer.Argument(metavar="FILE", help="A name that ends in .csv or .jsonl (JSON lines)")
+    ],
+    store: Store,
+    force: Force = False,
+    as_json: AsJson = False,
+) -> None:
+    """Import observations from a file with the columns or fields arm, reward and key.
+
+    The whole file is checked first. Rows are counted in transactions of 1000 rows. A row whose key
+    is known is not counted again: run the same command again after an error or Ctrl-C.
+    """
+    from kibitz.live.agent.history import import_file
+
+    with open_agent(store, name) as agent:
+        n_counted, n_duplicates = import_file(agent.batch, file, force)
+    if as_json:
+        print_values({"counted": n_counted, "duplicates": n_duplicates}, as_json)
+    else:
+        print(f"imported {n_counted:,} rows; {n_duplicates:,} were known before")
 
 
 @add_command(app, "kibitz agent declare-rewards checkout bernoulli --store shop.db")
@@ -240,11 +284,12 @@ def report(
         print_json(to_plain(data))
         return
     from kibitz.cli.output import Printer
-    from kibitz.live.agent.report import HEADER, format_rows, format_summary
+    from kibitz.live.agent.report import format_rows, format_summary, list_columns
 
     printer = Printer(120)
     printer.text(data.attrs["verdict"])
-    printer.table(f"{name}: {data.attrs['policy']}", HEADER, format_rows(data), folded=("interval",))
+    title = f"{name}: {data.attrs['policy']}"
+    printer.table(title, list_columns(data), format_rows(data), folded=("interval", "since"))
     for sentence in format_summary(data):
         printer.text(sentence)
 
@@ -286,8 +331,8 @@ def events(
 ) -> None:
     """Print the event log, separated by tabs.
 
-    The columns are: number, Unix time, kind, decision, arm, reward, key, probability of the arm, and
-    the numbers of the arms of the bucket.
+    The columns are: number, Unix time, kind, decision, arm, reward, key, probability of the arm,
+    the numbers of the arms of the bucket, and the pull that showed the reward.
     """
     from kibitz.cli.output import print_json
 

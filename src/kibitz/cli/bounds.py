@@ -44,7 +44,8 @@ def bounds(
             "0.1,0.2,0.7"
         ),
     ] = "uniform",
-    graph: Annotated[str, option.graph()] = "",
+    graph: Annotated[str | None, option.graph()] = None,
+    loops: Annotated[bool, option.loops()] = False,
     C: Annotated[
         float | None, option.number("--C", "C of Definition 1 (default: UCB1's, 8)", CONSTANTS)
     ] = None,
@@ -67,9 +68,9 @@ def bounds(
     from kibitz.bounds import summary
     from kibitz.cli.output import print_json
 
-    if rate is None and not graph:
+    if rate is None and graph is None:
         raise OptionError("--rate is missing; use --rate 0.1, or --graph NAME")
-    shows = load_shows(graph, len(means)) if graph else None
+    shows = None if graph is None else option.load_shows(graph, len(means), loops)
     constants: dict[str, Any] = {
         name: value for name, value in {"C": C, "C_0": C_0}.items() if value is not None
     }
@@ -85,20 +86,10 @@ def bounds(
         raise
     if as_json:
         print_json(data)
-    elif graph:
+    elif graph is not None:
         print_graph_bounds(data, graph)
     else:
         print_bounds(data)
-
-
-def load_shows(source: str, n_arms: int) -> Any:
-    """Return the matrix of the graph that --graph describes."""
-    from kibitz.model.graphs import load_graph
-
-    try:
-        return load_graph(source, n_arms)
-    except ValueError as error:
-        raise OptionError(f"--graph {source}: {error}") from None
 
 
 def print_bounds(data: dict[str, Any]) -> None:

@@ -1,5 +1,6 @@
 """Commands whose help shows examples and whose error messages name the flags."""
 
+import inspect
 import re
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -32,8 +33,16 @@ def add_command(
     app: typer.Typer, examples: str, *, name: str | None = None, panel: str | None = None
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Return a decorator that adds a function to `app` as a command with examples."""
-    epilog = format_examples(examples)
-    return app.command(name, cls=Command, epilog=epilog, rich_help_panel=panel)
+
+    def add(function: Callable[..., None]) -> Callable[..., None]:
+        # typer keeps the line breaks inside all paragraphs but the first
+        help_text = re.sub(r"(?<!\n)\n(?!\n)", " ", inspect.getdoc(function) or "")
+        register = app.command(
+            name, cls=Command, help=help_text, epilog=format_examples(examples), rich_help_panel=panel
+        )
+        return register(function)
+
+    return add
 
 
 def format_examples(examples: str) -> str:
@@ -43,15 +52,17 @@ def format_examples(examples: str) -> str:
 
 
 def name_flags(message: str, params: Sequence[Any]) -> str:
-    """Replace the parameter names at the start of an error message by their flags.
+    """Replace the parameter names at the start of an error message, and advice, by their flags.
 
-    "rate must be in [0, 1], got 2.0" becomes "--rate must be in [0, 1], got 2.0".
+    "rate must be in [0, 1], got 2.0" becomes "--rate must be in [0, 1], got 2.0", and the advice
+    "use loops=True" becomes "use --loops".
     """
     flags = {
         param.name: param.opts[0] if param.param_type_name == "option" else param.metavar
         for param in params
     }
     name_pattern = "|".join(map(re.escape, flags)) or "(?!)"
+    message = re.sub(rf"\b({name_pattern})=True\b", lambda match: flags[match[1]], message)
     subject_pattern = rf"(?:one of )?(?:{name_pattern})(?:(?:, | and | or )(?:{name_pattern}))*"
     verb_pattern = r"(?==| (?:must|needs?|is|are|has|have|cannot|would)\b)"
     if (match := re.match(subject_pattern + verb_pattern, message)) is None:

@@ -1,5 +1,6 @@
 """`kibitz league`: compare policies on the same problems, random or from recorded A/B tests."""
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,7 +13,10 @@ if TYPE_CHECKING:
 EXAMPLES = """\
 kibitz league --policy kibitzer --policy ucb_double --problems 2 \\
     --horizon 1000 --runs 8
-kibitz league --tests tests.csv --policy kibitzer:rewards=bernoulli --policy thompson
+kibitz league --tests tests.csv --policy kibitzer:rewards=bernoulli \\
+    --policy thompson
+kibitz league --graph ring --graph star:2 --policy scout --policy ucb
+kibitz league --graph random --problems 4 --horizon 1000 --runs 8
 """
 
 
@@ -31,15 +35,41 @@ def league(
             PROBLEM,
         ),
     ] = None,
+    graph: Annotated[
+        list[str] | None,
+        option.text(
+            "--graph",
+            "NAME|FILE",
+            "What a pull shows of other arms, as in kibitz simulate, repeatable; or random or "
+            "hidden, which draw a graph for each problem",
+            PROBLEM,
+        ),
+    ] = None,
+    arms: Annotated[
+        int | None,
+        option.integer(
+            "--arms",
+            "Number of arms with --graph (default: 10; 5, 15 and 40 for random and hidden)",
+            PROBLEM,
+            minimum=2,
+        ),
+    ] = None,
     problems: Annotated[
         int | None,
         option.integer(
-            "--problems", "Number of problems (default: 12 random ones; 300 with --tests)", PROBLEM
+            "--problems",
+            "Number of problems (default: 12; 300 with --tests; 30 with --graph random)",
+            PROBLEM,
         ),
     ] = None,
     horizon: Annotated[
         int | None,
-        option.integer("--horizon", "Number of stages, T (default: 5,000; 20,000 with --tests)", RUN),
+        option.integer(
+            "--horizon",
+            "Number of stages, T (default: 5,000; 20,000 with --tests; 2,000 or 20,000 with --graph "
+            "random)",
+            RUN,
+        ),
     ] = None,
     runs: Annotated[
         int | None,
@@ -58,9 +88,15 @@ def league(
     as_json: Annotated[bool, option.as_json()] = False,
     **options: Any,
 ) -> None:
-    """Rank policies by their regret on random problems or recorded A/B tests."""
+    """Rank policies by their regret on random problems, graphs or recorded A/B tests."""
+    if tests and graph:
+        raise OptionError("--tests and --graph cannot be combined; omit one of them")
+    if arms is not None and not graph:
+        raise OptionError("--arms needs --graph; add --graph random, or omit --arms")
     if plot and tests:
-        raise OptionError("--plot draws performance profiles, which --tests does not have; omit it")
+        raise OptionError(
+            "--plot draws performance profiles, which do not exist for --tests; omit --plot"
+        )
     if plot:
         option.check_plot(plot)
     from kibitz.cli.cluster import open_cluster
@@ -86,18 +122,27 @@ def league(
     )
 
     options.setdefault("runs", RUNS)
+    cost_feedback = None
+    if graph:
+        from kibitz.evaluation.graph_league import entrants, play_graph_league
+        from kibitz.model.feedback import graph as make_graph
+        from kibitz.model.graphs import load_graph
+
+        policies = entrants(graph) if policies is None else policies
+        cost_feedback = make_graph(load_graph("ring", 5))
+        play = partial(play_graph_league, graphs=graph, arms=arms, problems=problems)
+    else:
+        play = partial(play_league, problems=problems or N_PROBLEMS)
     with open_cluster(options["executor"]) as options["executor"], progress_bar() as progress:
-        results = play_league(
-            policies, problems=problems or N_PROBLEMS, seed=seed, progress=progress, **options
-        )
+        results = play(policies, seed=seed, progress=progress, **options)
     scores = standings(results)
-    for label, cost in stage_costs(policies).items():
+    for label, cost in stage_costs(policies, feedback=cost_feedback).items():
         scores["policies"][label] |= cost._asdict()
     if plot:
         from kibitz.plot import profile
         from kibitz.plotting.figures import draw_chart, save_figure
 
-        title = f"{scores['setting']['settings']} settings, T = {scores['setting']['horizon']:,}"
+        title = f"{scores['setting']['settings']} settings, {format_horizon(scores['setting'])}"
         save_figure(draw_chart(lambda axes: profile(collect(results), ax=axes), title), Path(plot))
     if as_json:
         print_json(scores)
@@ -169,10 +214,10 @@ def _format_interval(score: dict[str, float], key: str) -> str:
 def print_league(table: dict[str, Any]) -> None:
     """Print the standings of a league, as `standings` returns them."""
     from kibitz.cli.output import Printer, format_number
-    from kibitz.evaluation.league import UNFAIR_RATE
 
     setting, reference = table["setting"], table["reference"]
-    printer = Printer(140)
+    printer, has_graphs = Printer(140), not setting["rates"]
+    worst_column = "worst (problem, graph)" if has_graphs else "worst (problem, looks)"
     rows = []
     for label, result in table["policies"].items():
         comparison, worst_setting = table["paired"].get(label), result["where"]
@@ -186,7 +231,7 @@ def print_league(table: dict[str, Any]) -> None:
             [
                 label,
                 format_difference(result["ratio"], result["sem"]),
-                *(format_number(ratio, 3) for ratio in result["by_looks"].values()),
+                *(() if has_graphs else (format_number(x, 3) for x in result["by_looks"].values())),
                 f"{format_number(result['worst'], 3)} "
                 f"({worst_setting['problem'].removeprefix('problem ')}, "
                 f"{format_looks(worst_setting)})",
@@ -199,30 +244,67 @@ def print_league(table: dict[str, Any]) -> None:
             ]
         )
     printer.table(
-        f"regret after {setting['horizon']:,} stages, relative to the best policy of each setting",
+        f"regret, {format_horizon(setting)}, relative to the best policy of each setting",
         [
-            "policy", "ratio ± s.e.", *(f"ε={rate:g}" for rate in setting["rates"]), "unfair",
-            "worst (problem, looks)", "99 %", "best in", f"minus {reference} ± s.e.", "better/worse",
+            "policy", "ratio ± s.e.",
+            *(() if has_graphs else (*(f"ε={rate:g}" for rate in setting["rates"]), "unfair")),
+            worst_column, "99 %", "best in", f"minus {reference} ± s.e.", "better/worse",
             "ns per stage",
         ],
         rows,
-        left=("worst (problem, looks)",),
+        left=(worst_column,),
     )  # fmt: skip
+    if has_graphs:
+        print_by_graph(table, printer)
     for sentence in (
-        f"{setting['settings']} settings: {len(setting['problems'])} problems, each with active "
-        f"looks at {len(setting['rates'])} rates ε and with unfair looks; {setting['runs']:,} runs, "
-        f"seed {setting['seed']}",
-        "ratio: geometric mean over all settings, then over the settings of each kind of looks",
-        f"unfair: passive looks at ε = {UNFAIR_RATE:g} that show the best arm rarely or never",
+        *describe_settings(setting, has_graphs),
         "99 %: this quantile of the regret of a run, over the best policy's mean regret",
         "best in: number of settings in which the policy has the lowest regret",
         f"minus {reference}: paired difference in regret, mean over all settings",
         f"better/worse: number of settings in which the policy is better or worse than {reference} "
         "by more than 3 standard errors",
-        "ns per stage: measured now with five arms and ε = 0.1",
+        f"ns per stage: measured now with five arms and {'a ring' if has_graphs else 'ε = 0.1'}",
     ):
         printer.text(sentence)
     print_better(table, printer)
+
+
+def describe_settings(setting: dict[str, Any], has_graphs: bool) -> list[str]:
+    """Return sentences on the settings of a league and on the ratios."""
+    from kibitz.evaluation.league import UNFAIR_RATE
+
+    count, runs = len(setting["problems"]), f"{setting['runs']:,} runs, seed {setting['seed']}"
+    if has_graphs:
+        return [
+            f"{setting['settings']} settings: {count} random problems on graphs; {runs}",
+            "ratio: geometric mean over all settings, then over the settings on each graph",
+        ]
+    return [
+        f"{setting['settings']} settings: {count} problems, each with active looks at "
+        f"{len(setting['rates'])} rates ε and with unfair looks; {runs}",
+        "ratio: geometric mean over all settings, then over the settings of each kind of looks",
+        f"unfair: passive looks at ε = {UNFAIR_RATE:g} that show the best arm rarely or never",
+    ]
+
+
+def print_by_graph(table: dict[str, Any], printer: "Printer") -> None:
+    """Print the ratio of each policy on each graph or kind of graph."""
+    from kibitz.cli.output import format_number
+
+    by_graph = {label: scores["by_looks"] for label, scores in table["policies"].items()}
+    graphs = next(iter(by_graph.values()))
+    rows = [
+        [name, *(format_number(ratios[name], 3) for ratios in by_graph.values())] for name in graphs
+    ]
+    printer.table(
+        "ratio to the best policy of each setting, by graph", ["graph", *by_graph], rows
+    )  # fmt: skip
+
+
+def format_horizon(setting: dict[str, Any]) -> str:
+    """Format the horizon of a league, or the smallest and the largest one."""
+    horizon, min_horizon = setting["horizon"], setting["min_horizon"]
+    return f"T = {horizon:,}" if horizon == min_horizon else f"T = {min_horizon:,} or {horizon:,}"
 
 
 def format_looks(setting: dict[str, Any]) -> str:
@@ -254,9 +336,10 @@ def print_better(table: dict[str, Any], printer: "Printer") -> None:
         ]
         for setting in table["beaten"]
     ]  # fmt: skip
+    looks = "looks" if table["setting"]["rates"] else "graph"
     printer.table(
         f"settings in which another policy is significantly better than {reference}",
-        ["problem", "arms", "looks", "policy", "its regret", reference, "difference ± s.e."],
+        ["problem", "arms", looks, "policy", "its regret", reference, "difference ± s.e."],
         rows,
-        left=("looks", "policy"),
+        left=(looks, "policy"),
     )

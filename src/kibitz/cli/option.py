@@ -112,6 +112,34 @@ def graph() -> Any:
     return text("--graph", "NAME|FILE", help_text, LOOKS)
 
 
+def change() -> Any:
+    """Return the repeatable option --change, which `simulate.read_problem` parses."""
+    help_text = "New means from a stage on, as in 3001:2,0.5,0.2; repeatable"
+    return text("--change", "STAGE:NUMBER,...", help_text, PROBLEM)
+
+
+def problem_file() -> Any:
+    """Return the option --problem, a file that `simulate.read_problem` reads."""
+    help_text = "A CSV file instead of --means: in each line a stage and the means from that stage on"
+    return text("--problem", "FILE", help_text, PROBLEM)
+
+
+def loops() -> Any:
+    """Return the flag --loops, which adds self-loops to the graph of a file."""
+    help_text = "Let every pull show its own reward, also if the graph has no self-loops"
+    return flag("--loops", help_text, LOOKS)
+
+
+def load_shows(source: str, n_arms: int, loops: bool = False) -> Any:
+    """Return the matrix of the graph that --graph describes; --loops adds self-loops."""
+    from kibitz.model.graphs import load_graph
+
+    try:
+        return load_graph(source, n_arms, loops)
+    except ValueError as error:
+        raise OptionError(f"--graph {source}: {error}") from None
+
+
 def weights(help: str, panel: str | None = LOOKS) -> Any:
     """Return the option --weights, which takes a list of numbers or a name that the library knows."""
 

@@ -13,18 +13,26 @@ EXAMPLES = """\
 kibitz plan --horizon 100000 --baseline 5% --lift 1% --arms 5
 kibitz plan --horizon 100000 --log log.csv --cost 0.01
 kibitz plan --horizon 1e6 --arms 5 --gap-range 0.1,1
+kibitz plan --changes-every 1e4 --change-size 0.8 --arms 10 --gap 0.4 \\
+    --cost 0.05
 """
 #: The policies that a plan for Gaussian rewards can show, and the observers of each policy.
 OBSERVERS = {"kibitzer": ["kibitzer"], "ucb_double": ["active"], "ucb": ["uniform", "optimal"]}
 DEFAULT_POLICIES = ["kibitzer", "ucb_double"]
 CLICKS = "Clicks"  # the title of a panel in the help
 GAUSSIAN = "Gaussian rewards"
+CHANGES = "Changes"
 
 
 def plan(
     horizon: Annotated[
-        int, option.integer("--horizon", "Number of stages, T, such as visitors", PROBLEM)
-    ],
+        int | None,
+        option.integer(
+            "--horizon",
+            "Number of stages, T, such as visitors; required without --changes-every",
+            PROBLEM,
+        ),
+    ] = None,
     n_arms: Annotated[
         int | None,
         option.integer(
@@ -110,6 +118,23 @@ def plan(
             GAUSSIAN,
         ),
     ] = None,
+    changes_every: Annotated[
+        int | None,
+        option.integer(
+            "--changes-every",
+            "Plan looks that detect changes; number of stages between two changes",
+            CHANGES,
+        ),
+    ] = None,
+    change_size: Annotated[
+        str,
+        option.text(
+            "--change-size",
+            "NUMBER",
+            "How much an arm rises in a change, such as 0.8, or 2% for clicks",
+            CHANGES,
+        ),
+    ] = "",
     simulate: Annotated[
         bool, option.flag("--simulate", "Compare the predictions with a simulation", RUN)
     ] = False,
@@ -125,6 +150,8 @@ def plan(
     from kibitz.cli.cluster import open_cluster
     from kibitz.cli.output import print_json, progress_bar
 
+    if bool(change_size) != (changes_every is not None):
+        raise OptionError("--changes-every and --change-size need each other; give both or neither")
     if dask and not simulate:
         raise OptionError(f"--dask {dask} needs --simulate; without it, nothing is simulated")
     sources = {
@@ -161,6 +188,39 @@ def plan(
     names = policy or DEFAULT_POLICIES
     observers = [observer for name in OBSERVERS if name in names for observer in OBSERVERS[name]]
     from kibitz.cli import plan_output
+
+    if changes_every is not None:
+        unused = {
+            "--horizon": horizon, "--log": log, "--rates": rates, "--gap-range": gap_range,
+            "--gaps": gaps, "--randomized": randomized, "--policy": policy, "--simulate": simulate,
+            "--plot": plot,
+        }  # fmt: skip
+        for flag, value in unused.items():
+            if value:
+                raise OptionError(
+                    f"{flag} cannot be used with --changes-every; describe the arms by --gap and "
+                    "--arms, or by --baseline, --lift and --arms"
+                )
+        from kibitz.planning.changes import plan_changes
+
+        parse = parse_share if baseline else option.parse_number
+        change_plan = plan_changes(
+            changes_every,
+            parse(change_size, "--change-size"),
+            gap=arguments["lift" if baseline else "gap"],
+            **{
+                name: arguments[name]
+                for name in ("n_arms", "baseline", "scale", "cost", "at")
+                if arguments.get(name) is not None
+            },
+        )
+        if as_json:
+            print_json(change_plan.to_dict())
+        else:
+            plan_output.print_change_plan(change_plan, is_recommended=not at)
+        return
+    if horizon is None:
+        raise OptionError("--horizon is missing; give the number of stages, such as --horizon 1e5")
     from kibitz.planning.planner import plan as make_plan
 
     with open_cluster(dask) as executor, progress_bar() as progress:

@@ -14,11 +14,15 @@ kibitz rehearse --means 0.1,0.3 --rewards bernoulli --horizon 200 \\
     --delay 20 --loss 0.1 --duplicates 0.1
 kibitz rehearse --means 0.1,0.3 --rewards bernoulli --horizon 200 \\
     --delay 20 --patience 50 --silence 0
+kibitz rehearse --means 0.9,0.2 --change 201:0.05,0.2 --rewards bernoulli \\
+    --horizon 400 --delay 5 --loss 0.1 --alarms 0.1
 """
 
 
 def rehearse(
-    means: Annotated[Numbers, option.numbers("--means", "Mean of each arm: 2,1.8,0.5", PROBLEM)],
+    means: Annotated[
+        Numbers | None, option.numbers("--means", "Mean of each arm: 2,1.8,0.5", PROBLEM)
+    ] = None,
     policy: Annotated[
         str,
         option.policy(
@@ -41,6 +45,8 @@ def rehearse(
             "--sd", "Standard deviation: one for all arms (default: 1) or one for each", PROBLEM
         ),
     ] = None,
+    change: Annotated[list[str] | None, option.change()] = None,
+    problem_file: Annotated[str, option.problem_file()] = "",
     delay: Annotated[
         int, option.integer("--delay", "Stages until a reward is reported", REPORTS, minimum=0)
     ] = 0,
@@ -66,6 +72,15 @@ def rehearse(
         float,
         option.number("--bucket", "Probability of a random arm instead of the policy's arm", REPORTS),
     ] = 0.0,
+    alarms: Annotated[
+        float | None,
+        option.number(
+            "--alarms",
+            "Watch for changes of the means, with this probability of a false alarm (default: no "
+            "alarms)",
+            REPORTS,
+        ),
+    ] = None,
     rate: Annotated[
         float, option.number("--rate", "Probability of a look at a stage, ε from 0 to 1", LOOKS)
     ] = 0.0,
@@ -81,13 +96,17 @@ def rehearse(
     """Run a live agent against a simulation with delayed, lost and duplicate reports."""
     from kibitz.cli.output import Printer, format_number, print_json, progress_bar
     from kibitz.cli.policies import parse_policies
-    from kibitz.cli.simulate import make_problem
+    from kibitz.cli.simulate import read_problem
 
     if plot:
         option.check_plot(plot)
+    if means is None and not problem_file:
+        raise option.OptionError(
+            "no problem given; use --means, as in --means 0.1,0.3, or --problem FILE"
+        )
     policy = policy or f"kibitzer:rewards={rewards}"
     [policy_object] = parse_policies([policy]).values()
-    problem = make_problem(rewards, means, sd)
+    problem = read_problem("", means, sd, rewards, change, problem_file)
     from kibitz.live.agent.rehearse import rehearse as run
     from kibitz.model.feedback import active, bandit
     from kibitz.simulation.simulate import simulate
@@ -100,7 +119,7 @@ def rehearse(
         data = run(
             problem, policy_object, horizon=horizon, runs=runs, seed=seed, delay=delay, loss=loss,
             duplicates=duplicates, rate=rate, patience=patience,
-            silence=option.parse_silence(silence), bucket=bucket, store=store or None,
+            silence=option.parse_silence(silence), bucket=bucket, alarms=alarms, store=store or None,
             beside=simulated_data, progress=progress,
         )  # fmt: skip
     if plot:
@@ -119,6 +138,7 @@ def rehearse(
             {
                 "regret": {label: values.tolist() for label, values in final_regret.items()},
                 "n_duplicates": n_duplicates.tolist(),
+                "n_alarms": data["n_alarms"].to_numpy().tolist(),
             }
         )
         return
@@ -134,5 +154,8 @@ def rehearse(
         f"seed {seed}; the agent ignored {int(n_duplicates.sum()):,} duplicate reports; its state "
         "agrees with the event log in every run"
     )
+    if alarms is not None:
+        n_alarms = data["n_alarms"].to_numpy().tolist()
+        printer.text(f"alarms of the monitor in each run: {', '.join(map(str, n_alarms))}")
     if plot:
         print(f"written to {plot}")

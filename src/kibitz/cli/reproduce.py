@@ -1,4 +1,4 @@
-"""`kibitz reproduce`: reproduce the paper's experiments and write a report."""
+"""`kibitz reproduce`: run the paper's or other experiments and write a report."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -8,11 +8,16 @@ from kibitz.cli.option import OUTPUT, RUN, SEED, Integers
 
 EXAMPLES = """\
 kibitz reproduce --only 1 --quick --out figure
+kibitz reproduce --part graphs --only 3 --quick
 """
+PARTS = ("paper", "graphs", "changes")
 
 
 @option.simulation_options("seed", "threads", "executor", seed=SEED)
 def reproduce(
+    part: Annotated[
+        str, option.choice("--part", f"Experiments to run: {' or '.join(PARTS)}", PARTS, RUN)
+    ] = "paper",
     only: Annotated[
         Integers | None,
         option.integers("--only", "Numbers of the experiments: 4 or 1,3 (default: all)", RUN),
@@ -26,29 +31,39 @@ def reproduce(
     ] = False,
     *,
     out: Annotated[
-        str, option.text("--out", "FOLDER", "Folder for the data, figures and report", OUTPUT)
-    ] = "reproduction",
+        str | None,
+        option.text(
+            "--out",
+            "FOLDER",
+            "Folder for the data, figures and report (default: reproduction, or reproduction-PART)",
+            OUTPUT,
+        ),
+    ] = None,
     **options: Any,
 ) -> None:
-    """Reproduce the paper's experiments and write a report; resumes if interrupted."""
+    """Run the paper's or other experiments and write a report; resumes if interrupted."""
     for package in ("jinja2", "matplotlib", "vl_convert"):
         option.check_installed(package, "reproduce", "kibitz reproduce")
     from kibitz.cli.cluster import open_cluster
     from kibitz.cli.output import Printer, progress_bar
+    from kibitz.reproduction.parts import PARTS as PARTS_BY_NAME
     from kibitz.reproduction.report import reproduce as run
 
+    folder = out if out is not None else "reproduction" if part == "paper" else f"reproduction-{part}"
     with open_cluster(options["executor"]) as options["executor"], progress_bar() as progress:
-        sections = run(out, only=only or [], runs=runs, quick=quick, progress=progress, **options)
+        sections = run(
+            folder, part=part, only=only or [], runs=runs, quick=quick, progress=progress, **options
+        )
     text_columns = ("experiment", "verdict", "measured")
-    for title, is_paper in (("the paper's experiments", True), ("our experiments", False)):
+    for name, group in PARTS_BY_NAME[part].groups.items():
         rows = [
             [str(section.number), section.title, str(section.verdict), section.verdict.summary]
             for section in sections
-            if section.is_paper is is_paper
+            if section.group == name
         ]
         if rows:
-            title = f"{title}, seed {options['seed']}"
+            title = f"{group.title}, seed {options['seed']}"
             Printer(140).table(
                 title, ["", *text_columns], rows, left=text_columns, folded=text_columns
             )
-    print(f"written to {Path(out) / 'report.html'}")
+    print(f"written to {Path(folder) / 'report.html'}")

@@ -1,5 +1,6 @@
 """`kibitz serve`: serve the agents of a store over HTTP."""
 
+import contextlib
 from typing import Annotated, Any, Literal, get_args
 
 from kibitz.cli import option
@@ -103,14 +104,15 @@ def serve(
     store = store or read_setting("STORE") or ""
     if not store:
         raise option.OptionError("--store is required; give --store, or set KIBITZ_STORE")
-    connection = OpeningStore(store)
-    app = None
-    try:
+    with contextlib.ExitStack() as stack:  # close both if the service cannot start
+        connection = OpeningStore(store)
+        stack.callback(connection.close)
         if connection.is_open and not is_local(host) and not list_tokens(connection):
             raise option.OptionError(
                 f"--host {host} lets other machines in, but the store has no tokens; create a "
                 "token with `kibitz token create`, or use --host 127.0.0.1"
             )
+        listening_socket = stack.enter_context(listen(host, port))
         app = create_app(
             connection,
             ROUTES,
@@ -118,12 +120,7 @@ def serve(
             metrics_token=metrics_token or read_setting("METRICS_TOKEN"),
             allowed_origins=allow_origin or (),
         )
-        listening_socket = listen(host, port)
-    except BaseException:
-        if app is not None:
-            app.state.tokens.store.close()
-        connection.close()
-        raise
+        stack.pop_all()
     logs.configure(log_format, log_level)
     url_host = f"[{host}]" if ":" in host else host
     port = listening_socket.getsockname()[1]

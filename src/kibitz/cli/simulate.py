@@ -22,8 +22,10 @@ EXAMPLES = """\
 kibitz simulate --policy ucb --policy kibitzer --means 2,1.8,0.5 --runs 100
 kibitz simulate --policy kibitzer:rewards=bernoulli --means 0.05,0.06 \\
     --rewards bernoulli --observer active --rate 0.1 --out result.nc
-kibitz simulate --policy ucb --policy scout --means 2,1.8,1.5,1 --graph star:3 \\
-    --look-rate 0.01 --horizon 1000 --runs 100
+kibitz simulate --policy ucb --policy scout --means 2,1.8,1.5,1 \\
+    --graph star:3 --look-rate 0.01 --horizon 1000 --runs 100
+kibitz simulate --policy ucb --means 2,1.8,0.5 --change 3001:2,2.5,0.5 \\
+    --runs 100
 """
 
 
@@ -56,6 +58,8 @@ def simulate(
             "--sd", "Standard deviation: one for all arms (default: 1) or one for each", PROBLEM
         ),
     ] = None,
+    change: Annotated[list[str] | None, option.change()] = None,
+    problem_file: Annotated[str, option.problem_file()] = "",
     observer: Annotated[
         Observer,
         option.choice(
@@ -84,7 +88,8 @@ def simulate(
     ] = None,
     looks: Annotated[int, option.integer("--looks", "Number of arms looked at each time", LOOKS)] = 1,
     paid: Annotated[bool, option.flag("--paid", "A look costs the gap of its arm", LOOKS)] = False,
-    graph: Annotated[str, option.graph()] = "",
+    graph: Annotated[str | None, option.graph()] = None,
+    loops: Annotated[bool, option.loops()] = False,
     *,
     plot: Annotated[str, option.plot("Plot regret against time")] = "",
     watch: Annotated[
@@ -115,12 +120,10 @@ def simulate(
     elif out_file:
         check_target(out_file, "--out")
     policies = parse_policies(policy)
-    problem = load_problem(log, means, sd) if log else make_problem(rewards, means, sd)
-    if graph and observer == "bandit" and (rate is not None or every is not None):
-        observer = "passive"  # with a graph, --look-rate alone is enough
-    feedback = make_feedback(observer, rate, every, weights, looks, paid)
-    if graph:
-        feedback = add_graph(graph, feedback, problem.n_arms)
+    problem = read_problem(log, means, sd, rewards, change, problem_file)
+    feedback = read_feedback(
+        problem.n_arms, graph, loops, observer, rate, every, weights, looks, paid
+    )
     window = None
     with open_cluster(options["executor"]) as options["executor"]:
         setting: Any = (problem, feedback, policies)
@@ -156,6 +159,73 @@ def simulate(
         window.wait_until_closed()
 
 
+def read_problem(
+    log: str,
+    means: list[float] | None,
+    sd: list[float] | None,
+    rewards: Rewards,
+    changes: list[str] | None,
+    problem_file: str,
+) -> Any:
+    """Return the problem that the options describe, which may change with time."""
+    if log and (changes or problem_file):
+        flag = "--change" if changes else "--problem"
+        raise OptionError(f"{flag} cannot be used with --log, which has the rewards; omit {flag}")
+    if log:
+        return load_problem(log, means, sd)
+    if problem_file:
+        if means is not None or changes:
+            flag = "--change" if means is None else "--means"
+            raise OptionError(f"{flag} cannot be used with --problem, which has the means")
+        rows = read_pieces(problem_file)
+    else:
+        first_problem = make_problem(rewards, means, sd)
+        if not changes:
+            return first_problem
+        rows = [(1, means)]
+        for text in changes:
+            stage, colon, new_means = text.partition(":")
+            if not colon:
+                raise OptionError(f"--change must be as in 3001:2,0.5,0.2, got {text!r}")
+            parsed_stage = option.parse_integer(stage, "the stage of --change")
+            rows.append((parsed_stage, option.parse_numbers(new_means, "--change")))
+    from kibitz.model.problem import changing
+
+    flag = f"--problem {problem_file}" if problem_file else "--change"
+    pieces: list[Any] = []
+    try:
+        for start, row in rows:
+            place = f", from stage {start} on"
+            pieces.append((start, make_problem(rewards, row, sd)))
+            if pieces[-1][1].n_arms != (n_arms := pieces[0][1].n_arms):
+                raise ValueError(f"{n_arms} means are needed, as before, got {row}")
+        place = ""
+        return changing(pieces)
+    except ValueError as error:
+        raise OptionError(f"{flag}{place}: {error}") from None
+
+
+def read_pieces(file: str) -> list[tuple[int, list[float] | None]]:
+    """Return the start and the means of each piece in a CSV file; a header line is allowed."""
+    import csv
+
+    try:
+        with Path(file).open(encoding="utf-8-sig", newline="") as lines:
+            rows = [row for row in csv.reader(lines) if any(word.strip() for word in row)]
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise OptionError(f"cannot read --problem {file}: {error}") from None
+    if rows and not rows[0][0].strip()[:1].isdigit():
+        del rows[0]  # a header
+    if not rows:
+        raise OptionError(f"--problem {file} has no lines; write lines such as 1,2,1.8,0.5")
+    pieces: list[tuple[int, list[float] | None]] = []
+    for stage, *words in rows:
+        name = f"a mean from stage {stage} on in {file}"
+        start = option.parse_integer(stage.strip(), f"a stage in {file}")
+        pieces.append((start, [option.parse_number(word.strip(), name) for word in words]))
+    return pieces
+
+
 def load_problem(log: str, means: list[float] | None, sd: list[float] | None) -> Any:
     """Return the problem that draws its rewards from a log."""
     from kibitz.live.agent.from_log import from_log
@@ -169,7 +239,9 @@ def load_problem(log: str, means: list[float] | None, sd: list[float] | None) ->
 def make_problem(rewards: Rewards, means: list[float] | None, sd: list[float] | None) -> Any:
     """Return the problem that --rewards, --means and --sd describe."""
     if means is None:
-        raise OptionError("no problem given; use --means, as in --means 2,1.8,0.5, or --log FILE")
+        raise OptionError(
+            "no problem given; use --means, as in --means 2,1.8,0.5, --problem FILE or --log FILE"
+        )
     from kibitz.model.problem import bernoulli, gaussian
 
     if rewards == "gaussian":
@@ -194,7 +266,12 @@ def make_feedback(
     from kibitz.model import feedback
 
     if observer in {"bandit", "full"}:
-        flags = {"--rate": rate, "--every": every, "--weights": weights, "--paid": paid or None}
+        flags = {
+            "--rate (or --look-rate)": rate,
+            "--every": every,
+            "--weights": weights,
+            "--paid": paid or None,
+        }
         flags["--looks"] = None if looks == 1 else looks
         observer_text = (
             "the default observer, bandit," if observer == "bandit" else "the observer full"
@@ -224,17 +301,26 @@ def make_feedback(
     )
 
 
-def add_graph(source: str, looks: Any, n_arms: int) -> Any:
+def read_feedback(
+    n_arms: int, graph: str | None, loops: bool, observer: Any, rate: Any, every: Any, *options: Any
+) -> Any:
+    """Return the feedback that the options describe, with the graph of --graph."""
+    if graph is not None and observer == "bandit" and (rate is not None or every is not None):
+        observer = "passive"  # with a graph, --look-rate alone is enough
+    feedback = make_feedback(observer, rate, every, *options)
+    return feedback if graph is None else add_graph(graph, feedback, n_arms, loops)
+
+
+def add_graph(source: str, looks: Any, n_arms: int, loops: bool = False) -> Any:
     """Return the feedback with the graph that --graph describes, and with the looks on top."""
     from kibitz.model.feedback import graph
-    from kibitz.model.graphs import load_graph
 
     if looks.observer == "full":
         raise OptionError("--graph cannot be used with --observer full, which shows every arm")
     try:
-        return graph(load_graph(source, n_arms), looks=looks)
+        return graph(option.load_shows(source, n_arms, loops), looks=looks)
     except ValueError as error:
-        raise OptionError(f"--graph {source}: {error}") from None
+        raise ValueError(f"--graph {source}: {error}") from None
 
 
 def summarize(data: "xarray.Dataset") -> dict[str, Any]:
@@ -317,5 +403,5 @@ def print_shares(data: "xarray.Dataset", printer: "Printer") -> None:
             if total := counts.sum():
                 shares = [format_number(100 * count / total, 3) for count in counts]
                 rows.append([str(label), observation, *shares])
-    columns = ["policy", "", *(f"arm {k}" for k in range(1, data.sizes["arm"] + 1))]
+    columns = ["policy", "", *(f"arm {k}" for k in range(data.sizes["arm"]))]
     printer.table("share of each arm, %", columns, rows, lead=2, left=("",))

@@ -15,11 +15,13 @@ EXAMPLES = """\
 kibitz trace --policy ucb --means 2,1.8,0.5 --horizon 12
 kibitz trace --policy kibitzer --means 0.5,0.3 --observer active --rate 0.1 \\
     --horizon 1000 --first 990 --run 3
+kibitz trace --policy ucb --means 2,1.8,0.5 --graph star:2
 """
 
 # the options of `kibitz simulate` that describe the problem and the feedback
 _SETTING = (
-    "means", "log", "rewards", "sd", "observer", "rate", "every", "weights", "looks", "paid",
+    "means", "log", "rewards", "sd", "change", "problem_file",
+    "observer", "rate", "every", "weights", "looks", "paid", "graph", "loops",
 )  # fmt: skip
 
 
@@ -46,14 +48,11 @@ def trace(
     if first > horizon:
         raise OptionError(f"--first must be at most --horizon {horizon}, got {first}")
     setting = dict(options)
-    log, means, sd = setting.pop("log"), setting.pop("means"), setting.pop("sd")
-    rewards = setting.pop("rewards")
-    problem = (
-        simulate_command.load_problem(log, means, sd)
-        if log
-        else simulate_command.make_problem(rewards, means, sd)
+    names = ("log", "means", "sd", "rewards", "change", "problem_file")
+    problem = simulate_command.read_problem(*(setting.pop(name) for name in names))
+    feedback = simulate_command.read_feedback(
+        problem.n_arms, *(setting.pop(name) for name in ("graph", "loops")), *setting.values()
     )
-    feedback = simulate_command.make_feedback(**setting)
     (chosen_policy,) = parse_policies([policy]).values()
     data = make_trace(problem, feedback, chosen_policy, horizon=horizon, seed=seed, run=run)
     if plot:
@@ -83,6 +82,8 @@ def print_trace(data: "xarray.Dataset", first: int = 1) -> None:
     """Print the stages of a trace from `first` on."""
     import json
 
+    import numpy as np
+
     from kibitz.cli.output import Printer, format_number
 
     def format_value(value: float, digits: int = 3) -> str:
@@ -95,21 +96,27 @@ def print_trace(data: "xarray.Dataset", first: int = 1) -> None:
     columns = ["stage", "pull", "reward"]
     if has_looks and not is_full:
         columns += ["looks"] if "later_look" in data else ["look", "its reward"]
+    if "shown_reward" in data:
+        columns.insert(3, "shows")
     values = {variable: data[variable].to_numpy() for variable in data.data_vars}
     rows = []
     for position in range(first - 1, data.sizes["stage"]):
         stage = {variable: array[position] for variable, array in values.items()}
-        row = [str(position + 1), str(stage["pull"] + 1), format_value(stage["reward"])]
+        row = [str(position + 1), str(stage["pull"]), format_value(stage["reward"])]
+        if "shows" in columns:
+            row.append(" ".join(map(str, np.flatnonzero(np.isfinite(stage["shown_reward"])))))
         if "looks" in columns:
             looks = [stage["look"], *stage["later_look"]]
-            row.append(" ".join(str(arm + 1) for arm in looks if arm >= 0))
+            row.append(" ".join(str(arm) for arm in looks if arm >= 0))
         elif "look" in columns:
-            row.append(str(stage["look"] + 1) if stage["look"] >= 0 else "")
+            row.append(str(stage["look"]) if stage["look"] >= 0 else "")
             row.append(format_value(stage["look_reward"]))
         rows.append([*row, *(format_value(value, 4) for value in stage[name])])
-    columns += [f"{name} of {arm}" for arm in range(1, data.sizes["arm"] + 1)]
+    columns += [f"{name} of {arm}" for arm in range(data.sizes["arm"])]
     printer = Printer()
     title = f"run {data['run'].item()} of {data['policy'].item()}"
     printer.table(title, columns, rows, lead=2)
     full_text = "every other arm is observed at every stage; " if is_full else ""
-    printer.text(f"arms count from 1; {full_text}{name} before the pull; seed {fingerprint['seed']}")
+    if "shows" in columns:
+        full_text = "shows: the arms whose reward the pull showed; "
+    printer.text(f"arms count from 0; {full_text}{name} before the pull; seed {fingerprint['seed']}")

@@ -242,7 +242,7 @@ def measure_here(peer: str) -> dict:
     }
 
 
-def run(command: list, **options) -> str:
+def run(command: list, timeout: float = TIMEOUT_SECONDS, **options) -> str:
     """Return the output of a command; if it fails, raise RuntimeError with its last error line."""
     with subprocess.Popen(
         command,
@@ -253,11 +253,11 @@ def run(command: list, **options) -> str:
         **options,
     ) as process:
         try:
-            output, error_output = process.communicate(timeout=TIMEOUT_SECONDS)
+            output, error_output = process.communicate(timeout=timeout)
         except BaseException as error:
             os.killpg(process.pid, signal.SIGKILL)  # the process and its children
             if isinstance(error, subprocess.TimeoutExpired):
-                raise RuntimeError(f"not finished after {TIMEOUT_SECONDS} s") from error
+                raise RuntimeError(f"not finished after {timeout} s") from error
             raise
     if process.returncode:
         lines = [line.strip() for line in error_output.splitlines() if line.strip()]
@@ -266,17 +266,19 @@ def run(command: list, **options) -> str:
     return output
 
 
-def make_environment(peer: str, folder: Path, log: Callable[[str], None]) -> Path:
-    """Return the Python program of a library's environment; create the environment if necessary."""
+def make_environment(
+    peer: str, requirements: list[str], folder: Path, log: Callable[[str], None]
+) -> Path:
+    """Return the Python program of an environment; create the environment if necessary."""
     environment = (folder / peer.lower()).absolute()
     python = environment / "bin" / "python"
     complete_marker = environment / "complete"
-    expected = "\n".join([f"Python {platform.python_version()}", *REQUIREMENTS[peer]])
+    expected = "\n".join([f"Python {platform.python_version()}", *requirements])
     if not (python.exists() and complete_marker.exists() and complete_marker.read_text() == expected):
-        log(f"installing {' '.join(REQUIREMENTS[peer])}")
+        log(f"installing {' '.join(requirements)}")
         run([sys.executable, "-m", "venv", "--clear", environment])
         pip = [python, "-m", "pip", "install", "--quiet", "--no-input", "--disable-pip-version-check"]
-        run([*pip, *REQUIREMENTS[peer]])
+        run([*pip, *requirements])
         complete_marker.write_text(expected)
     return python
 
@@ -287,9 +289,9 @@ def measure(folder: Path, log: Callable[[str], None] = print) -> dict[str, dict]
     `folder` holds the virtual environments of the libraries.
     """
     results = {}
-    for peer in REQUIREMENTS:
+    for peer, requirements in REQUIREMENTS.items():
         try:
-            python = make_environment(peer, folder, log)
+            python = make_environment(peer, requirements, folder, log)
             log(f"measuring {peer}")
             # The option -I ignores the modules in this folder and PYTHONPATH.
             command = [python, "-I", Path(__file__).absolute(), peer]
@@ -302,26 +304,43 @@ def measure(folder: Path, log: Callable[[str], None] = print) -> dict[str, dict]
 
 # --------------------------------------------------------------------------- regret under equal noise
 
-ADAPTERS = Path(__file__).absolute().parents[1] / "examples" / "peers"
-PAIRED_HORIZON, PAIRED_RUNS = 1000, 20
+ROOT = Path(__file__).absolute().parents[1]
+ADAPTERS = ROOT / "examples" / "peers"
+REGRET_TIMEOUT_SECONDS = 1800
+PAIRED_HORIZON, PAIRED_RUNS = 1000, 100
 SIMILAR_POLICY = {"use_bayesianbandits": "thompson"}  # all other adapters play UCB
+
+
+class FirstArm:
+    """An object that does nothing, for the cost of a stage of `python_policy`."""
+
+    def __init__(self, n_arms):
+        pass
+
+    def pull(self, stage, rng):
+        return 0
+
+    def update(self, arm, reward, is_look):
+        pass
+
+
+def measure_regret(folder: Path, log: Callable[[str], None] = print) -> list[str]:
+    """Return the lines of `compare_regret`, from an environment with kibitz and the extra `peers`."""
+    try:
+        python = make_environment("adapters", ["--editable", f"{ROOT}[peers]"], folder, log)
+        log("comparing the regret under equal noise")
+        command = [python, "-I", Path(__file__).absolute(), "regret"]
+        settings = os.environ | ONE_THREAD | {"MPLBACKEND": "Agg"}
+        output = run(command, REGRET_TIMEOUT_SECONDS, cwd=python.parents[1], env=settings)
+        # SMPyBandits prints in the worker processes too
+        return [line for line in output.splitlines() if line.startswith(("|", "loop"))]
+    except (OSError, RuntimeError) as error:
+        return [str(error)]
 
 
 def compare_regret():
     """Print the regret of policies of other libraries and of kibitz, run by run on the same noise."""
     import kibitz
-
-    class FirstArm:
-        """An object that does nothing, which shows the time of the loop in Python."""
-
-        def __init__(self, n_arms):
-            pass
-
-        def pull(self, stage, rng):
-            return 0
-
-        def update(self, arm, reward, is_look):
-            pass
 
     setting = kibitz.gaussian(MEANS), kibitz.bandit()
     options = {"horizon": PAIRED_HORIZON, "runs": PAIRED_RUNS, "seed": 1}

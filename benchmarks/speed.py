@@ -24,10 +24,12 @@ from pathlib import Path
 import numba
 import numpy as np
 import peers
+from scipy.sparse import coo_array
 
 import kibitz
 from kibitz.engine.jit import link
 from kibitz.engine.rng import new_stream, normal
+from kibitz.model.graphs import load_graph
 from kibitz.policies import POLICIES
 from kibitz.simulation.jobs import Job, play
 from kibitz.simulation.results.dataset import versions
@@ -35,6 +37,8 @@ from kibitz.simulation.schedule import log_spaced
 
 FIVE_MEANS, FOUR_MEANS = [2, 1.8, 1.5, 1, 0.5], [2, 1.8, 0.5, 0.2]
 HORIZON, RUNS, REPETITIONS = 10_000, 200, 10
+TEN_MEANS = np.linspace(1, 0, 10)
+WORST_HUB = kibitz.graph(load_graph("star:9", 10))
 BANDIT, ACTIVE = kibitz.bandit(), kibitz.active(0.1)
 MANY_ARMS = {"ucb": BANDIT, "ucb_double": ACTIVE, "ocucb": BANDIT, "etc_ocucb": ACTIVE}
 UCB_BY_HAND, DOUBLE_BY_HAND = "ucb by hand in C++", "ucb_double by hand in C++"
@@ -184,6 +188,8 @@ def report_policies(folder):
     cases[GENERIC_KERNEL] = make_case(
         make_job(own_policy, BANDIT, FIVE_MEANS)._replace(kernel="generic")
     )
+    python_job = make_job(kibitz.python_policy(peers.FirstArm), BANDIT, FIVE_MEANS, runs=1)
+    cases["python_policy, does nothing, bandit"] = make_case(python_job)
     n = 100 * HORIZON
     cases["ucb, NumPy over 100 runs"] = (lambda: numpy_ucb(100, np.random.default_rng(1)), n)
     cases["ucb, plain Python"] = (lambda: python_ucb(random.Random(1)), HORIZON)
@@ -214,6 +220,40 @@ def report_arms(floor_ns):
             f" {min(times[label][1]):9.1f} {smallest_ns[label] / floor_ns:9.2f} {ratio:9.2f}"
         )
     return smallest_ns
+
+
+def make_sparse_graph(n_arms, n_neighbours):
+    """Return a graph in which each arm shows itself and arms that are drawn at random."""
+    rng = np.random.default_rng(1)
+    rows = np.repeat(np.arange(n_arms), n_neighbours)
+    columns = (rows + rng.integers(1, n_arms, rows.size)) % n_arms
+    edges = coo_array((np.ones(rows.size), (rows, columns)), (n_arms, n_arms)).tocsr()
+    return kibitz.graph(edges > 0, loops=True)
+
+
+def report_graphs():
+    """Report the cost of a stage on graphs, relative to the same arms without a graph."""
+    pairs = {
+        "ucb, 10 arms": (10, RUNS, kibitz.ucb()),
+        "kibitzer, 10 arms": (10, RUNS, kibitz.kibitzer()),
+        "ucb, 5000 arms": (5000, 1, kibitz.ucb()),
+    }
+    graphs = {10: load_graph("ring", 10), 5000: None}
+    cases = {}
+    for label, (n_arms, runs, policy) in pairs.items():
+        means, matrix = np.linspace(1, 0, n_arms), graphs[n_arms]
+        shows = make_sparse_graph(n_arms, 10) if matrix is None else kibitz.graph(matrix)
+        for kind, feedback in (("bandit", BANDIT), ("graph", shows)):
+            cases[f"{label}, {kind}"] = make_case(make_job(policy, feedback, means, runs=runs))
+    smallest_ns = {label: min(cpu) for label, (cpu, _) in measure(cases, 5).items()}
+    report("\nGraphs: a ring of 10 arms, and 5000 arms with 10 neighbours each; T = 10^4")
+    report(f"{'':40} {'CPU ns':>9} {'bandit':>9} {'x bandit':>9}")
+    ratios = {}
+    for label in pairs:
+        graph_ns, bandit_ns = smallest_ns[f"{label}, graph"], smallest_ns[f"{label}, bandit"]
+        ratios[f"{label} on a graph, x bandit"] = graph_ns / bandit_ns
+        report(f"{label:40} {graph_ns:9.1f} {bandit_ns:9.1f} {graph_ns / bandit_ns:9.2f}")
+    return ratios
 
 
 def report_cores():
@@ -343,6 +383,8 @@ def report_leaps():
         ("ucb_double, active 0.1", kibitz.ucb_double(), ACTIVE, FIVE_MEANS),
         ("etc_ocucb, active 0.1", kibitz.etc_ocucb(), ACTIVE, FIVE_MEANS),
         ("ftl_robin, active 0.1", kibitz.ftl_robin(), ACTIVE, FOUR_MEANS),
+        ("ucb, ring of 10 arms", kibitz.ucb(), kibitz.graph(load_graph("ring", 10)), TEN_MEANS),
+        ("ucb, 10 arms, worst is hub", kibitz.ucb(), WORST_HUB, TEN_MEANS),
     ):
         row = [measure_leap(policy, feedback, means, exponent, 10) for exponent in (4, 6, 9, 12)]
         report(f"{label:40}" + "".join(f"{ms:10.2f}" for ms in row))
@@ -378,9 +420,12 @@ def report_peers(folder, floor_ns, ucb):
         regret = result["regret"]
         error = statistics.stdev(regret) / len(regret) ** 0.5
         report(f"    {result['policy']}; regret {statistics.mean(regret):.0f} ± {error:.0f}")
+    report("\nPolicies of other libraries in kibitz, by python_policy, under equal noise")
+    for line in peers.measure_regret(folder, lambda text: print(f"    ({text})", flush=True)):
+        report(line)
 
 
-def report_targets(times, floor_ns, arms, ratios):
+def report_targets(times, floor_ns, arms, ratios, graph_ratios):
     """Report the performance targets and whether the measured numbers meet them."""
     smallest_ns = {label: min(cpu) for label, (cpu, _) in times.items()}
     limits = []
@@ -423,6 +468,7 @@ def report_targets(times, floor_ns, arms, ratios):
             for n_arms in (500, 5000)
             for case in (f"ocucb, bandit, K = {n_arms}", f"etc_ocucb, active, K = {n_arms}")
         ),
+        *((label, ratio, "<=", 2) for label, ratio in graph_ratios.items() if "5000" in label),
         *limits,
         ("all cores, 300 runs, x one core", list(ratios.values())[1], ">=", 0.9 * os.cpu_count()),
     ):
@@ -454,12 +500,13 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         times, floor_ns = report_policies(folder)
     arms = report_arms(floor_ns)
+    graph_ratios = report_graphs()
     ratios = report_cores()
     report_starts()
     report_leaps()
     if not arguments.no_peers:
         report_peers(arguments.folder, floor_ns, min(times["ucb, bandit"][0]))
-    report_targets(times, floor_ns, arms, ratios)
+    report_targets(times, floor_ns, arms, ratios, graph_ratios)
     REPORT.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 

@@ -54,6 +54,7 @@ bench: .venv/installed
 	$(BIN)/python benchmarks/live.py
 	$(BIN)/python benchmarks/serve.py
 	$(BIN)/python benchmarks/cluster.py
+	$(BIN)/python benchmarks/attack.py
 
 clean:
 	rm -rf .venv .venv-oldest .cache

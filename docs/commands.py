@@ -54,7 +54,9 @@ kibitz trace --policy ucb --means 2,1.8,0.5 --observer active --rate 0.3 \\
     "reproduce": Extra(
         "kibitz reproduce --only 1 --quick --out figure\n",
         "Open `figure/report.html` in a browser. See [Experiments](../experiments.md) "
-        "for what each experiment simulates.",
+        "for what each experiment simulates. `--part graphs` runs the "
+        "[experiments on graphs](../experiments_graphs.md) instead, and `--part changes` the "
+        "[experiments with changes](../experiments_changes.md).",
     ),
     "bounds": Extra(
         "kibitz bounds --means 2,1.8,0.5,0.2 --rate 0.001 --horizon 10000\n"
@@ -80,7 +82,10 @@ kibitz league --policy kibitzer --policy ucb_double --problems 2 \\
         "Without options, the command simulates all policies on 12 problems, which takes "
         "several minutes. To include a policy of your own, use "
         "[Python](../tutorials/own_policy.md#the-league). With `--tests`, the problems are "
-        "recorded A/B tests; see [Evidence on real tests](../real_tests.md).",
+        "recorded A/B tests; see [Evidence on real tests](../real_tests.md). With `--graph`, a pull "
+        "also shows other arms: `--graph ring --graph star:2` compares policies on named graphs, "
+        "`--graph random` on random graphs of ten kinds, and `--graph hidden` on graphs in which "
+        "pulls can hide their own reward; see [Policies on graphs](../policies.md#on-graphs).",
     ),
     "bayes-optimal": Extra(
         """\
@@ -123,6 +128,19 @@ kibitz agent tell checkout 1 1.0 --store shop.db
         CREATE
         + "kibitz agent observe checkout green 1 --store shop.db --key panel-17\n",
         "A second report with the same key is a duplicate and is not counted again.",
+    ),
+    "agent-import": Extra(
+        CREATE
+        + """\
+printf 'arm,reward,key\\nblue,1,visitor-1\\ngreen,0,visitor-2\\n' > history.csv
+kibitz agent import checkout history.csv --store shop.db
+kibitz agent import checkout history.csv --store shop.db
+""",
+        "A line of a .jsonl file is an object with the same fields: "
+        '`{"arm": "blue", "reward": 1, "key": "visitor-1"}`. The rows count as observations, not as '
+        "pulls. An invalid row ends the import with its line number; the transactions before it are "
+        "counted. The command needs about 200 MB of memory for a million rows, to find keys that "
+        "occur twice. The HTTP service has [`POST /import`](../serve.md#the-api).",
     ),
     "agent-declare-rewards": Extra(
         """\

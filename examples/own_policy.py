@@ -17,7 +17,5 @@ problem = kibitz.gaussian([2, 1.8, 1.5, 1, 0.5])
 policies = [own_policy, kibitz.ucb_double(), kibitz.ocucb()]
 data = kibitz.simulate(problem, kibitz.active(0.1), policies, horizon=10_000, runs=200, seed=1)
 
-for policy in data["policy"].to_numpy():
-    regret = data["final_regret"].sel(policy=policy)
-    error = float(regret.std(ddof=1)) / math.sqrt(regret.sizes["run"])
-    print(f"{policy:12} {float(regret.mean()):7.1f} ± {error:.1f}")
+table = kibitz.compare(data, baseline="mine")
+print(table[["regret", "difference", "error"]].to_dataframe().round(1))

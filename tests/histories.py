@@ -16,8 +16,12 @@ from kibitz.simulation.jobs import Job, play
 @cache
 def make_policy(name, **arguments):
     """Return a policy; a policy that needs a horizon gets 1000 stages."""
-    if name in {"moss", "etc", "improved_ucb"}:
+    if name in {"moss", "etc", "improved_ucb", "glr_ucb"}:
         arguments = {"horizon": 1000, **arguments}
+    if name == "sw_ucb":
+        arguments = {"window": 100, **arguments}
+    if name == "d_ucb":
+        arguments = {"discount": 0.99, **arguments}
     return POLICIES[name](**arguments)
 
 

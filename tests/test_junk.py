@@ -27,7 +27,10 @@ VALID_ARGUMENTS = {  # a valid value for each argument name
     "make": lambda rng: kb.gaussian(rng.normal(size=2)),
     "seed": 1,
     "shows": [[1, 0], [1, 1]],
+    "pieces": [(1, kb.gaussian([1, 0])), (10, kb.gaussian([0, 1]))],
+    "horizon": 20,
 }
+OWN_ARGUMENTS = {"drifting": {"means": lambda stage: [1.0, 0.5]}}
 CONSTRUCTORS = {
     name: getattr(kb, name)
     for name in kb.__all__
@@ -52,6 +55,7 @@ def test_a_constructor_accepts_or_rejects_junk(name, data):
         p for p in inspect.signature(function).parameters.values() if p.kind != p.VAR_KEYWORD
     ]
     arguments = {p.name: VALID_ARGUMENTS[p.name] for p in parameters if p.default is p.empty}
+    arguments |= OWN_ARGUMENTS.get(name, {})
     for parameter in data.draw(
         st.lists(st.sampled_from(parameters), max_size=2) if parameters else st.just([])
     ):

@@ -47,9 +47,11 @@ ALLOWED_IMPORTS = {  # package: the packages of kibitz and the libraries that it
     "evaluation": (["bounds", "engine", "model", "policies", "simulation"], ["scipy", "xarray"]),
     "planning": (["bounds", "model", "policies", "simulation"], ["scipy"]),
     "plot": (["plotting"], []),
-    "plotting": (["evaluation", "model", "simulation"], ["IPython", "matplotlib", "xarray"]),
+    "plotting": (
+        ["evaluation", "model", "planning", "simulation"], ["IPython", "matplotlib", "xarray"],
+    ),
     "reproduction": (
-        ["bounds", "evaluation", "model", "plotting", "policies", "simulation"],
+        ["bounds", "evaluation", "model", "planning", "plotting", "policies", "simulation"],
         ["jinja2", "xarray"],
     ),
     "live": (
@@ -65,7 +67,7 @@ ALLOWED_IMPORTS = {  # package: the packages of kibitz and the libraries that it
     ),
 }  # fmt: skip
 # Each package of `kibitz.live` may import all earlier packages.
-LIVE_PACKAGES = ["events", "store", "agent", "service", "dashboard"]
+LIVE_PACKAGES = ["monitor", "events", "store", "agent", "service", "dashboard"]
 # The factory of the service adds the routes of the dashboard, as `kibitz serve` does.
 LIVE_EXCEPTIONS = {("service/__init__.py", "kibitz.live.dashboard.routes")}
 

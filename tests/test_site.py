@@ -200,23 +200,24 @@ def browser():
         chromium.close()
 
 
-@pytest.mark.parametrize("width", WIDTHS)
-def test_pages_open_from_a_folder_and_fit_the_screen(parsed_pages, browser, width):
-    context = browser.new_context(viewport={"width": width, "height": 900}, offline=True)
+def test_pages_open_from_a_folder_and_fit_the_screen(parsed_pages, browser):
+    context = browser.new_context(offline=True)
     page = context.new_page()
     requests, script_errors, wide_pages, cut_texts, hidden_elements = [], [], [], [], []
     page.on("request", lambda request: requests.append(request.url))
     page.on("pageerror", lambda error: script_errors.append(str(error)))
     for path in parsed_pages:
         page.goto(path.as_uri())
-        page_width = page.evaluate("document.documentElement.scrollWidth")
-        wide_pages += [(path.name, page_width)] if page_width > width else []
-        cut_texts += [(path.name, code) for code in page.evaluate(FIND_CUT_CODE_SCRIPT)]
-        hidden_elements += [(path.name, text) for text in page.evaluate(FIND_HIDDEN_SCRIPT)]
+        for width in WIDTHS:
+            page.set_viewport_size({"width": width, "height": 900})
+            page_width = page.evaluate("document.documentElement.scrollWidth")
+            wide_pages += [(path.name, page_width)] if page_width > width else []
+            if width > 1000:  # on a wide screen, code fits without scrolling
+                cut_texts += [(path.name, code) for code in page.evaluate(FIND_CUT_CODE_SCRIPT)]
+            hidden_elements += [(path.name, text) for text in page.evaluate(FIND_HIDDEN_SCRIPT)]
     assert not wide_pages
     assert not hidden_elements
-    if width > 1000:  # on a wide screen, code fits without scrolling
-        assert not cut_texts
+    assert not cut_texts
     assert not [url for url in requests if not url.startswith(("file:", "data:"))]
     assert not script_errors
     context.close()

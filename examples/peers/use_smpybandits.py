@@ -6,15 +6,15 @@ from importlib.metadata import version
 import numpy as np
 import scipy.special
 
-if not hasattr(scipy.special, "btdtri"):  # SMPyBandits 0.9.7 imports the name that SciPy removed
-    scipy.special.btdtri = scipy.special.betaincinv
-from SMPyBandits.Policies import UCBalpha
-
 import kibitz
 
 
 class SMPyBandits:
     def __init__(self, n_arms):
+        if not hasattr(scipy.special, "btdtri"):  # SMPyBandits 0.9.7 imports this removed name
+            scipy.special.btdtri = scipy.special.betaincinv
+        from SMPyBandits.Policies import UCBalpha
+
         self.policy = UCBalpha(n_arms, alpha=12)
         self.policy.startGame()
 

@@ -97,7 +97,14 @@ def test_a_repeated_creation_changes_nothing_and_a_different_one_is_a_conflict(s
         ({"policy": {"name": "ucb", "parameters": {"x": 1}}}, "policy 'ucb' is invalid"),
         ({"policy": {"name": "ucb", "parameters": {"exploration": "x"}}}, "exploration must be"),
         ({"policy": {"name": "ucb", "parameters": {"exploration": [1]}}}, "parameters must be"),
-        ({"policy": {"name": "ucb", "function": "f", "module": "os"}}, "unknown field 'function'"),
+        (
+            {"policy": {"name": "ucb", "function": "f", "module": "os"}},
+            "policy has the unknown field 'function'; use name, parameters",
+        ),
+        ({"policy": {}}, "policy.name must be a text of 1 to 500 printable characters"),
+        ({"bucket_is_free": 1}, "bucket_is_free must be true or false, got 1"),
+        ({"shows": 1}, "shows must be a list with a list of probabilities for each arm"),
+        ({"shows": [[1, 2], [0, 1]]}, "shows must be probabilities in [0, 1], got 2"),
     ],
 )
 def test_an_invalid_agent_is_rejected_and_not_created(memory, service, change, sentence):
@@ -107,6 +114,21 @@ def test_an_invalid_agent_is_rejected_and_not_created(memory, service, change, s
     answer = running.send("POST", "/v1/agents", {**NEW_AGENT, **change})
     assert sentence in get_message(answer, 422)
     assert running.send("GET", "/v1/agents")[2] == {"agents": ["checkout"], "more": False}
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "sentence"),
+    [
+        ("", {}, "name must be a text of 1 to 500 printable characters, got None"),
+        ("", {"name": "banner"}, "arms must be a list of names of arms, got None"),
+        ("/checkout/erase", {}, "key must be a text of 1 to 500 printable characters, got None"),
+        ("/checkout/erase", {"key": []}, "key must be a list of 1 to 1000 keys, got []"),
+        ("/checkout/compact", {}, "before must be a date such as 2026-01-31, got None"),
+    ],
+)
+def test_a_missing_or_empty_field_is_named(service_of, path, body, sentence):
+    answer = service_of.send("POST", f"/v1/agents{path}", body)
+    assert get_message(answer, 422) == sentence
 
 
 def test_agents_are_listed_in_pages(service_of):

@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from types import UnionType
 from typing import Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
 from urllib.parse import unquote
 
@@ -270,9 +271,13 @@ CONDITIONS = {  # what a value must be, by its field, or by the type that msgspe
     "before": "a date such as 2026-01-31",
     "int": "a whole number",
     "float": "a finite number",
+    "bool": "true or false",
     "str": "a text of 1 to 500 printable characters",
-    "array": "a list of names of arms",
     "object": "a JSON object",
+}
+LIST_CONDITIONS = {  # what a list must be, by its field
+    "key": f"a list of 1 to {MAX_BATCH} keys",
+    "shows": "a list with a list of probabilities for each arm",
 }
 
 
@@ -284,13 +289,19 @@ def explain(error: msgspec.ValidationError, declared_type: Any, content: Any) ->
         for location_part in re.findall(r"\w+", location):
             value = value[int(location_part)] if isinstance(value, list) else value[location_part]
     name = (re.findall(r"\.(\w+)", location) or ["body"])[-1]
+    if message.startswith("Object ") and name != "body":  # an object in the body
+        fields = _get_field_types(fields[name])
     if match := re.fullmatch(r"Object contains unknown field `(.*)`", message, re.S):
         known_fields = ", ".join(fields)
         return RequestError(
-            422, f"body has the unknown field {short_repr(match[1])}; use {known_fields}"
+            422, f"{name} has the unknown field {short_repr(match[1])}; use {known_fields}"
         )
     if match := re.fullmatch(r"Object missing required field `(\w+)`", message):
-        name, value, message = match[1], None, f"`{getattr(fields[match[1]], '__name__', '')}"
+        first_type, *_ = get_args(fields[match[1]]) or (fields[match[1]],)
+        is_union = get_origin(fields[match[1]]) in (Union, UnionType)
+        required_type = first_type if is_union else fields[match[1]]
+        message = f"`{getattr(required_type, '__name__', '')}"
+        name, value = match[1] if name == "body" else f"{name}.{match[1]}", None
     type_name = (re.findall(r"`(\w+)", message) or ["int"])[0]
     if type_name == "array" and name == "body":
         return RequestError(413, f"body has more than {MAX_BATCH} reports; send fewer at a time")
@@ -302,6 +313,10 @@ def explain(error: msgspec.ValidationError, declared_type: Any, content: Any) ->
         condition = "a whole number below 2^62"
     elif message.startswith("Number out of range"):
         condition = CONDITIONS["float"]
+    elif type_name in ("array", "list"):
+        condition = LIST_CONDITIONS.get(name, "a list of names of arms")
+    elif "`float` " in message and name == "shows":
+        condition = "probabilities in [0, 1]"
     elif "`float` " in message:
         condition = f"between {-MAX_REWARD:g} and {MAX_REWARD:g}"
     else:

@@ -547,12 +547,39 @@ def test_the_factory_names_a_missing_or_invalid_setting(memory, store_file, monk
     with pytest.raises(ValueError, match="KIBITZ_STORE is not set"):
         factory.create_app()
     monkeypatch.setenv("KIBITZ_STORE_FILE", str(memory / "missing"))
-    with pytest.raises(ValueError, match=r"KIBITZ_STORE_FILE: .*missing: No such file"):
+    unreadable = r"KIBITZ_STORE_FILE names a file that cannot be read \(.*{}.*\); name a text file"
+    with pytest.raises(ValueError, match=unreadable.format("missing")):
+        factory.create_app()
+    (memory / "binary").write_bytes(b"\xff")
+    monkeypatch.setenv("KIBITZ_STORE_FILE", str(memory / "binary"))
+    with pytest.raises(ValueError, match=unreadable.format("utf-8")):
         factory.create_app()
     monkeypatch.setenv("KIBITZ_STORE", store_file)
     monkeypatch.setenv("KIBITZ_LOG_LEVEL", "loud")
     with pytest.raises(ValueError, match="KIBITZ_LOG_LEVEL must be"):
         factory.create_app()
+
+
+def test_the_queue_of_a_killed_worker_is_not_counted(memory, store_file):
+    """A supervisor replaces a killed worker, whose file in the shared folder stays."""
+    folder = memory / "metrics"
+    folder.mkdir()
+    code = (
+        "import os, sys; from kibitz.live.service.app import create_app; "
+        "metrics = create_app(sys.argv[1]).state.metrics; metrics.queue.set(7); "
+        "metrics.count_commit(1, 0.1); print(metrics.render().decode(), flush=True); os._exit(1)"
+    )
+    values = []
+    for _ in range(2):
+        process = subprocess.run(
+            [sys.executable, "-c", code, store_file],
+            env={**os.environ, "PROMETHEUS_MULTIPROC_DIR": str(folder)},
+            capture_output=True,
+        )
+        metrics = read_metrics(process.stdout)
+        names = "kibitz_queue_length", "kibitz_commit_requests_count"
+        values.append(tuple(metrics[name, ()] for name in names))
+    assert values == [(7, 1), (7, 2)]
 
 
 def test_uvicorn_serves_the_factory_with_two_workers_that_share_metrics(memory, store_file):

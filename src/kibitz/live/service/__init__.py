@@ -51,6 +51,8 @@ def read_setting(name: str) -> str | None:
     if file := os.environ.get(f"{variable}_FILE"):
         try:
             return Path(file).read_text(encoding="utf-8").strip() or None
-        except OSError as error:
-            raise ValueError(f"{variable}_FILE: {file}: {error.strerror}") from None
+        except (OSError, UnicodeDecodeError) as error:
+            raise ValueError(
+                f"{variable}_FILE names a file that cannot be read ({error}); name a text file"
+            ) from None
     return None

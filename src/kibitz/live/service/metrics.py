@@ -14,6 +14,7 @@ import hmac
 import os
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram
@@ -115,13 +116,28 @@ class Metrics:
         """Return all metrics as text."""
         self._count_retries()
         registry = self._registry
-        if "PROMETHEUS_MULTIPROC_DIR" in os.environ:
+        if folder := os.environ.get("PROMETHEUS_MULTIPROC_DIR"):
+            remove_dead_gauges(Path(folder))
             registry = CollectorRegistry()
             MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
         content: bytes = generate_latest(registry)
         store_registry = CollectorRegistry()
         store_registry.register(StoreCollector(self._store))
         return content + generate_latest(store_registry)
+
+
+def remove_dead_gauges(folder: Path) -> None:
+    """Remove the gauges of processes that were killed, such as the queue of a killed worker.
+
+    The counters and histograms of these processes remain part of the sums.
+    """
+    for file in folder.glob("gauge_live*.db") if os.name != "nt" else ():
+        try:
+            os.kill(int(file.stem.rpartition("_")[2]), 0)  # sends no signal
+        except ProcessLookupError:
+            file.unlink(missing_ok=True)
+        except PermissionError:  # a process of another user is alive
+            continue
 
 
 class StoreCollector:

@@ -3,6 +3,7 @@
 import importlib.util
 import math
 import re
+import time
 import zipfile
 from fractions import Fraction
 from pathlib import Path
@@ -290,6 +291,29 @@ def test_the_bucket_of_an_agent_allows_an_evaluation(memory):
             before = list(agent.events())[-1000].at
             agent.compact(before)
             assert 0 < kibitz.evaluate(agent, "a").n_visits < 600
+
+
+def test_clicks_that_are_known_before_missing_clicks_do_not_count_alone(memory, serve_store):
+    """Only clicks are reported; a missing click counts as 0 after the patience of 100 s.
+
+    Clicks of the last 100 s alone would say that each visit earns 1. The interval contains the truth
+    with probability at least 0.999.
+    """
+    url, rng, clock = str(memory / "shop.db"), np.random.default_rng(8), [time.time()]
+    arguments = {"rewards": "bernoulli", "bucket": 0.5, "patience": 100.0, "silence": 0.0}
+    with kibitz.agent(url, "s", arms=[*MEANS], seed=1, **arguments) as agent:
+        agent.now = lambda: clock[0]
+        agent.tell([(decision.id, 1) for decision in agent.ask(n=300) if rng.random() < 0.1])
+        with pytest.raises(ValueError, match="randomised visits, but their rewards are not known"):
+            kibitz.evaluate(agent, "b")
+        for _ in range(6):
+            clock[0] += 50
+            agent.tell([(decision.id, 1) for decision in agent.ask(n=300) if rng.random() < 0.1])
+        with serve_store(url) as address, kibitz.Client(address, agent="s") as client:
+            for log in (agent, client):
+                result = kibitz.evaluate(log, "a", delta=0.001)
+                assert 700 < result.n_visits < 800
+                assert result.low <= 0.1 <= result.high < 0.4
 
 
 def test_a_log_without_randomised_visits_cannot_be_evaluated(memory):

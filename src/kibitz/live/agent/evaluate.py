@@ -51,6 +51,7 @@ class Visits(NamedTuple):
     arms: list[str]
     n_asks: int
     mean_square: float  # of all rewards of the log
+    n_open: int = 0  # randomised visits that cannot be used, because a reward may still come
 
 
 @dataclass(frozen=True)
@@ -279,26 +280,36 @@ class _Target:
 
 def _read(log: Any, names: dict[str, str]) -> Visits:
     """Return the randomised visits of a log."""
-    if callable(getattr(log, "events", None)):
-        rows = list(log.events())
-        columns: Columns = {name: [getattr(event, name) for event in rows] for name in Event._fields}
-    else:
+    if not callable(getattr(log, "events", None)):
         columns = read_columns(log)
-    return _replay_visits(columns) if is_kibitz_log(columns) else _read_visits(columns, names)
+        return _replay_visits(columns) if is_kibitz_log(columns) else _read_visits(columns, names)
+    rows = list(log.events())
+    columns = {name: [getattr(event, name) for event in rows] for name in Event._fields}
+    # only an agent that counts silence as a reward has unsettled decisions
+    return _replay_visits(columns, counts_silence=bool(log.report()["n_unsettled"].sum()))
 
 
-def _replay_visits(columns: Columns) -> Visits:
+def _replay_visits(columns: Columns, counts_silence: bool = False) -> Visits:
+    """Return the randomised visits of a log of kibitz.
+
+    If silence counts as a reward, clicks are known before missing clicks. The visits then end before
+    the first pending decision. The interval holds at all times, so it holds for these visits.
+    """
     projection = replay(columns)
-    visits, rewards = [], []
+    n_randomised = sum(isinstance(arms, str) and arms != "" for arms in columns.get("bucket", ()))
+    visits, rewards, n_asks = [], [], 0
     for record in projection.decisions.values():
+        if counts_silence and record.status == "pending":
+            break
+        n_asks += record.kind == "pull" or record.bucket is not None
         if record.reward is None:
             continue
         rewards.append(record.reward)
         if record.bucket is not None:
             candidates = tuple(map(int, record.bucket.split()))
             visits.append(Visit(record.arm, candidates, 1 / len(candidates), record.reward))
-    n_asks = sum(r.kind == "pull" or r.bucket is not None for r in projection.decisions.values())
-    return Visits(visits, [arm.name for arm in projection.arms], n_asks, _mean_square(rewards))
+    arms = [arm.name for arm in projection.arms]
+    return Visits(visits, arms, n_asks, _mean_square(rewards), n_randomised - len(visits))
 
 
 def _read_visits(columns: Columns, names: dict[str, str]) -> Visits:
@@ -345,6 +356,11 @@ def _explain_refusal(
         names = ", ".join(short_repr(source.arms[arm]) for arm in sorted(target.support))
         reason = f"log cannot evaluate this policy: no randomised visit could have been given {names}"
         advice = "activate these arms and log more visits with a bucket"
+    elif source.n_open:
+        return (
+            f"log cannot evaluate this policy: it has {source.n_open:,} randomised visits, but their "
+            "rewards are not known yet; wait for their reports, or until the patience has passed"
+        )
     else:
         reason = (
             "log cannot evaluate this policy: it has no randomised visits, so the arms that were not "

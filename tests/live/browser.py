@@ -52,8 +52,8 @@ def wait_until_up(port, seconds=30):
 
 
 @contextlib.contextmanager
-def run_service(store):
-    """Serve a store from a thread of this process; yield the port."""
+def run_service(store, **options):
+    """Serve a store from a thread of this process; `options` are for `create_app`; yield the port."""
     import uvicorn
 
     from kibitz.live.dashboard.routes import ROUTES
@@ -61,7 +61,7 @@ def run_service(store):
 
     port = free_port()
     config = uvicorn.Config(
-        create_app(store, ROUTES),
+        create_app(store, ROUTES, **options),
         host="127.0.0.1",
         port=port,
         log_level="error",

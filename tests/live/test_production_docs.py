@@ -1,11 +1,16 @@
 """The page on production names every setting, metric and probe; test_site.py runs its commands."""
 
+import contextlib
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+from live.browser import find_browser, free_port, run_service, wait_until_up
 
 import kibitz
+from kibitz.live.service import auth
 
 pytestmark = pytest.mark.slow
 
@@ -65,6 +70,41 @@ def test_documented_probes_exist(memory, service):
     assert paths == ["/livez", "/readyz"]
     running = service(url)
     assert [running.send("GET", path)[0] for path in paths] == [200, 200]
+
+
+def test_the_documented_script_asks_from_a_page_of_another_site(memory):
+    """A browser runs the script in a page of an allowed origin, and of an origin that is not."""
+    browser_path = find_browser()
+    if browser_path is None:
+        pytest.skip("no Chromium on this machine: the script was NOT tested in a browser")
+    from playwright.sync_api import Error, sync_playwright
+
+    url, script = str(memory / "shop.db"), re.search(r"^```js\n(.*?)^```", PAGE_TEXT, re.M | re.S)[1]
+    with kibitz.agent(url, "banner", arms=["old", "new"], rewards="bernoulli", seed=1) as agent:
+        token = auth.create_token(agent.store, "play", "banner")
+    shop, folder = free_port(), memory / "shop"
+    folder.mkdir()
+    command = [sys.executable, "-m", "http.server", str(shop), "--directory", str(folder)]
+    with (
+        subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server,
+        contextlib.ExitStack() as stack,
+        run_service(url, allowed_origins=[f"http://localhost:{shop}"]) as port,
+        sync_playwright() as playwright,
+    ):
+        stack.callback(server.terminate)
+        script = script.replace("https://bandit.example", f"http://127.0.0.1:{port}")
+        function = f"async ([token, visitor]) => {{ {script} return arm; }}"
+        chromium = playwright.chromium.launch(executable_path=browser_path, args=["--no-sandbox"])
+        page = chromium.new_page()
+        wait_until_up(shop)
+        page.goto(f"http://localhost:{shop}/")
+        assert page.evaluate(function, [token, "visitor-4"]) == "old"
+        page.goto(f"http://127.0.0.1:{shop}/")
+        with pytest.raises(Error, match="Failed to fetch"):
+            page.evaluate(function, [token, "visitor-5"])
+        chromium.close()
+    with kibitz.agent(url, "banner") as agent:
+        assert [event.key for event in agent.events() if event.kind == "pull"] == ["visitor-4"]
 
 
 def test_documented_limits_are_those_of_the_service():

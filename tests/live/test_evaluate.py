@@ -381,6 +381,12 @@ def test_bad_arguments_are_rejected(change, arguments, message):
         kibitz.evaluate(log, **arguments)
 
 
+def test_an_asynchronous_client_is_rejected():
+    client = kibitz.AsyncClient("http://127.0.0.1:8765", agent="checkout")
+    with pytest.raises(ValueError, match="log must be an agent, a Client or an exported file"):
+        kibitz.evaluate(client, "a")
+
+
 def test_the_script_reads_the_open_bandit_sample_from_a_wheel(tmp_path, capsys):
     """The wheel of this test has the files and columns of obp; its clicks are drawn here."""
     spec = importlib.util.spec_from_file_location("open_bandit", OPEN_BANDIT)

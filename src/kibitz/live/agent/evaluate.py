@@ -283,7 +283,10 @@ def _read(log: Any, names: dict[str, str]) -> Visits:
     if not callable(getattr(log, "events", None)):
         columns = read_columns(log)
         return _replay_visits(columns) if is_kibitz_log(columns) else _read_visits(columns, names)
-    rows = list(log.events())
+    events = log.events()
+    if not isinstance(events, Iterator):
+        raise invalid("log", "an agent, a Client or an exported file", log)
+    rows = list(events)
     columns = {name: [getattr(event, name) for event in rows] for name in Event._fields}
     # only an agent that counts silence as a reward has unsettled decisions
     return _replay_visits(columns, counts_silence=bool(log.report()["n_unsettled"].sum()))

@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 import urllib.request
+from pathlib import Path
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -284,6 +285,23 @@ def test_metrics_count_shows_and_imported_rows(store_file, service):
     for result in ("counted", "duplicate"):
         labels = ("agent", "checkout"), ("result", result)
         assert metrics["kibitz_results_total", labels] == 2
+
+
+def test_silence_counts_as_a_tell_but_not_as_a_counted_report(memory, store_file, service):
+    """The alert RewardsMissing must fire although silence gives every pull a reward."""
+    arguments = {"rewards": "bernoulli", "patience": 10.0, "silence": 0.0, "seed": 1}
+    with kibitz.agent(store_file, "clicks", arms=["old", "new"], **arguments) as agent:
+        start = time.time()
+        for second in range(20):
+            agent.now = lambda second=second: start + second
+            agent.ask()
+    metrics = read_metrics(service(store_file).send("GET", "/metrics")[2])
+    assert metrics["kibitz_asks_total", (("agent", "clicks"),)] == 20
+    assert metrics["kibitz_tells_total", (("agent", "clicks"),)] == 10
+    assert ("kibitz_results_total", (("agent", "clicks"), ("result", "counted"))) not in metrics
+    page = (Path(__file__).parents[2] / "docs" / "howto" / "production.md").read_text("utf-8")
+    expression = page.partition("alert: RewardsMissing")[2].partition("for:")[0]
+    assert 'kibitz_results_total{result="counted"}' in expression
 
 
 def test_metrics_of_an_unavailable_store_say_so(store_file, service, monkeypatch):

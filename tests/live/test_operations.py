@@ -341,6 +341,13 @@ def test_metrics_need_a_token_for_all_agents_or_the_metrics_token(store_file, se
         assert running.send(method, path, token="scrape-me")[0] == 401
 
 
+@pytest.mark.parametrize("token", ["", "two words", "schlüssel", "line\n"])
+def test_a_metrics_token_that_no_header_can_contain_is_rejected(store_file, token):
+    with pytest.raises(ValueError, match=r"^metrics_token must consist of printable ASCII") as error:
+        create_app(store_file, metrics_token=token)
+    assert not token or token not in str(error.value)
+
+
 def test_without_a_metrics_token_an_empty_token_is_rejected(store_file, service):
     running = service(store_file)
     auth.create_token(running.app.state.store, "read")

@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import functools
 import os
+import re
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from importlib.metadata import version
@@ -348,6 +349,10 @@ def create_app(
     reads, `n_streams` by token, `changes`, `metrics`, `readiness`, the open `agents` by name, the
     dashboard's `feeds` by the name of the agent, `open_agent(name)` and the OpenAPI `document`.
     """
+    if metrics_token is not None and not re.fullmatch("[!-~]+", metrics_token):
+        raise ValueError(  # without the value, which is a secret
+            "metrics_token must consist of printable ASCII characters without spaces"
+        )
     if isinstance(store, str | os.PathLike):
         store = connect(store, create=False)
     all_routes = [*ROUTES, *routes]

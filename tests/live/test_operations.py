@@ -395,6 +395,12 @@ def test_the_access_log_names_route_agent_status_and_request_id(store_file, serv
     assert "\n" not in "".join(text)
 
 
+def test_ids_of_load_balancers_are_kept(store_file, service):
+    for request_id in ("Root=1-67891233-abcdef012345678912345678", "req:7/aGk=", "a" * 100):
+        headers = service(store_file).send("GET", "/livez", x_request_id=request_id)[1]
+        assert headers["x-request-id"] == request_id
+
+
 @pytest.mark.parametrize("request_id", ["", "a b", "a" * 101, "ä", "a\nb", '"', "<b>"])
 def test_an_invalid_request_id_is_replaced(store_file, service, request_id):
     headers = service(store_file).send("GET", "/livez", x_request_id=request_id)[1]

@@ -18,7 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 LOG_FORMATS = ("text", "json")
 LOG_LEVELS = ("debug", "info", "warning", "error", "critical")
 TEXT_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
-REQUEST_ID_PATTERN = re.compile(rb"[\w.\-]{1,100}", re.ASCII)
+REQUEST_ID_PATTERN = re.compile(rb"[\w.:=+/@-]{1,100}", re.ASCII)
 METHODS = ("GET", "POST", "PATCH", "PUT", "DELETE", "HEAD", "OPTIONS")  # others are "other"
 FIELDS = ("request_id", "method", "route", "agent", "status", "seconds")  # of an access record
 

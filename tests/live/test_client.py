@@ -39,6 +39,9 @@ def flaky_server():
                 time.sleep(0.5)
                 self.close_connection = True
                 return
+            if status == "late":
+                time.sleep(0.5)
+                status = 200
             if status == "half":
                 self.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{")
                 self.close_connection = True
@@ -106,6 +109,30 @@ def test_a_hanging_server_is_retried(flaky_server, monkeypatch):
     with kibitz.Client(address, agent="a") as client:
         assert client.ask(key="k").id == 1
     assert [sent_body["key"] for _, sent_body, _ in received_requests] == ["k", "k"]
+
+
+def test_an_erasure_and_a_compaction_may_take_longer(flaky_server, monkeypatch):
+    """A second attempt would find no key and no events, and report that nothing was done."""
+    address, answers, received_requests = flaky_server
+    monkeypatch.setattr(protocol, "RESPONSE_SECONDS", 0.2)
+    script = [
+        ("late", {"results": ["erased"]}),
+        ("late", {"n_events": 7}),
+        ("slow", None),
+        (200, DECISION),
+    ]
+
+    async def use():
+        async with kibitz.AsyncClient(address, agent="a", patience=5) as client:
+            return [await client.erase("k"), await client.compact(1.0), await client.ask()]
+
+    answers[:] = script
+    with kibitz.Client(address, agent="a", patience=5) as client:
+        results = [client.erase("k"), client.compact(1.0), client.ask()]
+    assert results == [["erased"], 7, tuple(DECISION.values())]
+    answers[:] = script
+    assert asyncio.run(use()) == results
+    assert len(received_requests) == 8  # only the asks were repeated
 
 
 @pytest.mark.parametrize(

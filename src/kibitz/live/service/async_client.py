@@ -42,7 +42,8 @@ class AsyncClient:
     agent
         The agent's name. It can be omitted if the token gives access to exactly one agent.
     patience
-        How long to retry a request, in seconds, before raising `kibitz.StoreUnavailable`.
+        How long to retry a request, in seconds, before raising `kibitz.StoreUnavailable`. Erasures,
+        compactions and exports of a large store take long; the client waits ten minutes for them.
     """
 
     def __init__(
@@ -201,6 +202,7 @@ class AsyncClient:
     async def erase(self, key: str | Sequence[str]) -> list[str]:
         """Remove a visitor's keys from the store; return "erased" or "unknown" for each key.
 
+        A request that is repeated after a lost connection may return "unknown" for an erased key.
         This needs a token with the role `admin`. See `Agent.erase`.
         """
         results: list[str] = await self._call("erase", key)
@@ -252,7 +254,11 @@ class AsyncClient:
             retry_after = None
             try:
                 response = await self._connections().request(
-                    request.method, self._url + request.path, content=content, headers=headers
+                    request.method,
+                    self._url + request.path,
+                    content=content,
+                    headers=headers,
+                    timeout=httpx.Timeout(request.choose_timeout(self.patience), pool=None),
                 )
                 status, answer = response.status_code, response.content
                 retry_after = response.headers.get("Retry-After")
@@ -267,10 +273,8 @@ class AsyncClient:
         import httpx
 
         if self._http is None:
-            seconds = min(self.patience, protocol.RESPONSE_SECONDS)
             self._http = httpx.AsyncClient(
                 headers=self._headers,
-                timeout=httpx.Timeout(seconds, pool=None),
                 limits=httpx.Limits(
                     max_connections=MAX_CONNECTIONS, max_keepalive_connections=MAX_CONNECTIONS
                 ),

@@ -35,7 +35,8 @@ class Client:
     agent
         The agent's name. It can be omitted if the token gives access to exactly one agent.
     patience
-        How long to retry a request, in seconds, before raising `kibitz.StoreUnavailable`.
+        How long to retry a request, in seconds, before raising `kibitz.StoreUnavailable`. Erasures,
+        compactions and exports of a large store take long; the client waits ten minutes for them.
     """
 
     def __init__(
@@ -190,6 +191,7 @@ class Client:
     def erase(self, key: str | Sequence[str]) -> list[str]:
         """Remove a visitor's keys from the store; return "erased" or "unknown" for each key.
 
+        A request that is repeated after a lost connection may return "unknown" for an erased key.
         This needs a token with the role `admin`. See `Agent.erase`.
         """
         results: list[str] = self._send(self._requests.erase(key))
@@ -234,9 +236,7 @@ class Client:
         while True:
             retry_after = None
             try:
-                status, response, retry_after = self._send_once(
-                    request.method, request.path, content, headers
-                )
+                status, response, retry_after = self._send_once(request, content, headers)
             except (OSError, http.client.HTTPException) as error:
                 status, response = 503, str(error).encode()
             seconds = attempts.check(status, response, retry_after)
@@ -245,15 +245,18 @@ class Client:
             time.sleep(seconds)
 
     def _send_once(
-        self, method: str, path: str, content: bytes | None, headers: dict[str, str]
+        self, request: protocol.Request, content: bytes | None, headers: dict[str, str]
     ) -> tuple[int, bytes, str | None]:
+        seconds = request.choose_timeout(self.patience)
         try:
             connection = self._idle_connections.pop()
         except IndexError:
-            seconds = min(self.patience, protocol.RESPONSE_SECONDS)
-            connection = self._connect(self._host, timeout=seconds)
+            connection = self._connect(self._host)
+        connection.timeout = seconds
+        if connection.sock is not None:
+            connection.sock.settimeout(seconds)
         try:
-            connection.request(method, path, content, headers)
+            connection.request(request.method, request.path, content, headers)
             response = connection.getresponse()
             body = response.read()
         except BaseException:

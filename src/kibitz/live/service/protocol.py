@@ -20,6 +20,7 @@ from kibitz.live.agent.history import check_one_name, parse_observation
 from kibitz.live.events import Decision, Event
 
 RESPONSE_SECONDS = 10.0  # how long to wait for a response before retrying
+SLOW_RESPONSE_SECONDS = 600.0  # the same for requests that rewrite or read the whole store
 MAX_BATCH = 1_000  # decisions in one request
 ERROR_TYPES: dict[int, type[Exception]] = {401: PermissionError, 403: PermissionError, 409: Conflict}
 # The exception for status 404, by the first word of the message. Any other first word means that the
@@ -34,6 +35,11 @@ class Request(NamedTuple):
     path: str
     body: Any = None
     parse: Callable[[bytes], Any] = bytes
+    is_slow: bool = False  # whether it rewrites or reads the whole store
+
+    def choose_timeout(self, patience: float) -> float:
+        """Return how long to wait for the response, in seconds."""
+        return SLOW_RESPONSE_SECONDS if self.is_slow else min(patience, RESPONSE_SECONDS)
 
     def encode(self) -> tuple[bytes | None, dict[str, str]]:
         """Return the content and the headers to send."""
@@ -133,11 +139,11 @@ class Requests:
         return self._post("rewards", {"rewards": rewards})
 
     def erase(self, key: str | Sequence[str]) -> Request:
-        return self._post("erase", {"key": key}, _parse_erased)
+        return self._post("erase", {"key": key}, _parse_erased)._replace(is_slow=True)
 
     def compact(self, before: float | str | datetime) -> Request:
         date = before.isoformat() if isinstance(before, datetime) else before
-        return self._post("compact", {"before": date}, _parse_n_events)
+        return self._post("compact", {"before": date}, _parse_n_events)._replace(is_slow=True)
 
     def report(self, delta: float) -> Request:
         def parse(content: bytes) -> Any:
@@ -167,7 +173,7 @@ class Requests:
         return Request("GET", f"{self.path}/events?after={whole(after, 'after')}", parse=parse)
 
     def export(self, file: Any) -> Request:
-        return Request("GET", f"{self.path}/export?format={Path(file).suffix[1:]}")
+        return Request("GET", f"{self.path}/export?format={Path(file).suffix[1:]}", is_slow=True)
 
     def _post(self, verb: str, body: Any, parse: Callable[[bytes], Any] | None = None) -> Request:
         return Request("POST", f"{self.path}/{verb}", body, parse or _parse_result)

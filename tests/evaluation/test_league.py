@@ -263,3 +263,11 @@ def test_other_options_raise_type_error(option):
     (name,) = option
     with pytest.raises(TypeError, match=f"got an unexpected keyword argument '{name}'"):
         kibitz.league([ftl()], problems=1, horizon=10, runs=2, seed=1, **option)
+
+
+def test_the_attributes_of_a_league_are_readable():
+    data = kibitz.league([ftl(), ucb()], problems=2, horizon=20, runs=2, seed=5)
+    assert (data.attrs["horizon"], data.attrs["seed"], data.attrs["engine"]) == (20, 5, "step")
+    assert data.attrs["policies"].startswith("ftl")
+    assert "numpy" in data.attrs["versions"]
+    assert all("long_name" in data[name].attrs for name in data.variables)

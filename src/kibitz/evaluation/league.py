@@ -227,6 +227,13 @@ def collect(data: "Mapping[str, xarray.Dataset]") -> "xarray.Dataset":
         ranking[name].attrs["long_name"] = long_name
     ranking["rate"].attrs = {"long_name": "rate of looks", "units": "looks per stage"}
     ranking["smallest_gap"].attrs = {"long_name": "smallest positive gap", "units": "reward"}
+    first_attrs, *other_attrs = [problem_data.attrs for problem_data in data.values()]
+    ranking.attrs = {
+        name: value
+        for name, value in first_attrs.items()
+        if name in {"horizon", "seed", "policies", "engine", "versions"}
+        and all(attrs.get(name) == value for attrs in other_attrs)
+    }
     return ranking.isel(policy=np.argsort(ranking["ratio"].to_numpy(), kind="stable"))
 
 

@@ -11,7 +11,7 @@ from matplotlib.colors import to_hex
 
 import kibitz
 from kibitz import plot
-from kibitz.plotting.picture import COLOURS, DARK_COLOURS
+from kibitz.plotting.picture import COLOURS, DARK_COLOURS, choose_dashes
 from kibitz.simulation.results.summary import STATISTICS, summarise
 
 
@@ -410,7 +410,7 @@ def test_a_second_drawing_into_a_figure_of_kibitz_has_its_style(data):
 
 
 @pytest.mark.parametrize(
-    ("n_arms", "is_outside", "n_columns"), [(8, False, 1), (9, True, 1), (30, True, 2)]
+    ("n_arms", "is_outside", "n_columns"), [(8, False, 1), (9, True, 1), (18, True, 1), (30, True, 2)]
 )
 def test_a_long_legend_is_outside_the_axes(n_arms, is_outside, n_columns):
     """The legend has a label for each arm, for pulls and for looks."""
@@ -427,3 +427,9 @@ def test_a_long_legend_is_outside_the_axes(n_arms, is_outside, n_columns):
     assert (legend.get_window_extent().x0 > axes.get_window_extent().x1) == is_outside
     assert legend._ncols == n_columns
     assert legend.get_window_extent().x1 <= axes.figure.bbox.x1
+    assert legend.get_window_extent().y0 >= axes.figure.bbox.y0
+
+
+def test_24_curves_differ_in_colour_or_dashes():
+    styles = {(COLOURS[n % len(COLOURS)], choose_dashes(n)) for n in range(24)}
+    assert len(styles) == 24

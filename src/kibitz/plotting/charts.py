@@ -495,6 +495,7 @@ def _add_legend(axes: "Axes", handles: Mapping[str, Any] | None = None) -> None:
     if len(labels) > MAX_INSIDE_LABELS:
         n_columns = -(-len(labels) // MAX_LABELS_PER_COLUMN)
         position = {"loc": "upper left", "bbox_to_anchor": (1, 1), "ncols": n_columns}
+        position |= {"fontsize": "small", "handlelength": 2.5}
     axes.legend(artists, labels, **position)
 
 

@@ -18,11 +18,11 @@ from kibitz._validation import invalid
 from kibitz.plotting.picture import (
     COLOURS,
     DARK_COLOURS,
-    DASHES,
     Curve,
     Mark,
     Panel,
     Picture,
+    choose_dashes,
     typeset,
 )
 
@@ -157,7 +157,7 @@ def draw_panel(axes: "Axes", panel: Panel, positions: Mapping[str, int]) -> dict
 def draw_curve(axes: "Axes", curve: Curve, position: int) -> Any:
     """Draw a curve in the colour, dashes and marker at `position`; return its legend handle."""
     colour, marker = choose_colour(axes, position), MARKERS[position % len(MARKERS)]
-    dashes = DASHES[position % len(DASHES)] or (1, 0)
+    dashes = choose_dashes(position) or (1, 0)
     x, y = np.asarray(curve.x, float), np.asarray(curve.y, float)
     errors: Any = None
     if curve.low is not None and curve.high is not None:

@@ -371,7 +371,7 @@ def compare_regret():
 
 
 def time_stage(setting, policy) -> float:
-    """Return the CPU time of a stage in microseconds, the shorter of two runs in this process."""
+    """Return the CPU time of a stage in microseconds, the shorter of two calls in this process."""
     import kibitz
 
     def play():

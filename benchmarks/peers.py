@@ -307,7 +307,8 @@ def measure(folder: Path, log: Callable[[str], None] = print) -> dict[str, dict]
 ROOT = Path(__file__).absolute().parents[1]
 ADAPTERS = ROOT / "examples" / "peers"
 REGRET_TIMEOUT_SECONDS = 1800
-PAIRED_HORIZON, PAIRED_RUNS = 1000, 100
+PAIRED_HORIZON, PAIRED_RUNS = 1000, 200
+TIMED_RUNS = 10  # a call of `simulate` takes about 10 ms besides its stages
 SIMILAR_POLICY = {"use_bayesianbandits": "thompson"}  # all other adapters play UCB
 
 
@@ -353,12 +354,16 @@ def compare_regret():
             theirs = runpy.run_path(str(path))["policy"]
         ours = getattr(kibitz, SIMILAR_POLICY.get(path.stem, "ucb"))()
         data = kibitz.simulate(*setting, {"theirs": theirs, "ours": ours}, **options)
-        regret = data["final_regret"].sel(policy=["theirs", "ours"]).to_numpy()
-        samples = [regret[0], regret[1], regret[0] - regret[1]]
-        cells = [
-            f"{x.mean():.1f} ± {x.std(ddof=1) / math.sqrt(x.size):.1f}".replace("-", "−")
-            for x in samples
+        table = kibitz.compare(data, baseline="ours")
+        quantities = [
+            ("theirs", "regret", "regret_error"),
+            ("ours", "regret", "regret_error"),
+            ("theirs", "difference", "error"),
         ]
+        cells = []
+        for label, mean, error in quantities:
+            row = table.sel(policy=label)
+            cells.append(f"{row[mean].item():.1f} ± {row[error].item():.1f}".replace("-", "−"))
         library, _, policy = theirs.name.partition(" ")
         library += f" {theirs.parameters['version']}"
         microseconds = time_stage(setting, theirs)
@@ -366,18 +371,19 @@ def compare_regret():
 
 
 def time_stage(setting, policy) -> float:
-    """Return the CPU time of a stage in microseconds, the shorter of two runs in this process."""
+    """Return the CPU time of a stage in microseconds, the shorter of two calls in this process."""
     import kibitz
 
     def play():
-        kibitz.simulate(*setting, policy, horizon=PAIRED_HORIZON, runs=1, seed=1, threads=1)
+        options = {"horizon": PAIRED_HORIZON, "runs": TIMED_RUNS, "seed": 1, "threads": 1}
+        kibitz.simulate(*setting, policy, **options)
 
     times = []
     for _ in range(2):
         start = time.process_time()
         play()
         times.append(time.process_time() - start)
-    return min(times) / PAIRED_HORIZON * 1e6
+    return min(times) / (PAIRED_HORIZON * TIMED_RUNS) * 1e6
 
 
 def main():

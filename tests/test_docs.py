@@ -182,6 +182,41 @@ def test_every_figure_has_a_section_with_an_example(name):
         assert re.search(rf"^(\w+, )*{parameter}(, \w+)*$", documentation, re.MULTILINE), parameter
 
 
+GALLERY = [page for page in DOCS if page.parent.name == "gallery" and page.stem != "index"]
+
+
+@pytest.mark.parametrize("page", GALLERY, ids=relative_path)
+def test_a_gallery_page_draws_at_least_500_runs_by_kibitz_plot_with_a_caption(page):
+    text = page.read_text()
+    code = "".join(find_blocks(text, "python"))
+    (n_runs,) = {int(number) for number in re.findall(r"\bruns\"?[=:] ?(\d+)", code)}
+    assert n_runs >= 500
+    assert "kibitz.plot." in code
+    assert "matplotlib" not in code
+    caption = re.search(r"^\*\*Figure\.\*\* (.*?)(?:\n\n|\Z)", text, re.MULTILINE | re.DOTALL)[1]
+    assert re.search(rf"\b{n_runs}\s+runs", caption)
+    assert re.search(r"standard\s+errors|middle half of the runs|percentage of", caption)
+
+
+PUBLIC_MODULES = {  # the modules with a page of their own
+    "kibitz",
+    "kibitz.bounds",
+    *(f"kibitz.bounds.{name}" for name in BOUND_MODULES),
+    "kibitz.reproduction.experiments",
+}
+
+
+@pytest.mark.parametrize("page", [*PAGES, *(ROOT / "examples").rglob("*.py")], ids=relative_path)
+def test_lessons_import_only_public_modules(page):
+    text = page.read_text()
+    code = text if page.suffix == ".py" else "".join(find_blocks(text, "python"))
+    modules = re.findall(r"^ *(?:from|import) (kibitz[\w.]*)", code, re.MULTILINE)
+    assert set(modules) <= PUBLIC_MODULES
+    assert not re.search(r"\bkibitz\.(\w+\.)*_", code)
+    # `kibitz.compare` and `kibitz.plot` compute standard errors
+    assert not re.search(r"\.(std|sem|var)\(|\bddof\b|import (statistics|matplotlib)", code)
+
+
 def test_reference_index_links_to_every_page_and_error():
     text = (REFERENCE_FOLDER / "index.md").read_text()
     linked_pages = {f"{file}.md" for file in re.findall(r"\]\((\w+)\.md\)", text)}

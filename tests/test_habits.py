@@ -77,6 +77,14 @@ def test_the_workflow_installs_the_oldest_as_make_does():
     assert make_commands(".venv-oldest/installed")[1] in workflow_commands()
 
 
+def test_the_workflow_runs_policies_of_other_libraries():
+    """Without the extra `peers`, the tests in this folder are skipped."""
+    commands = workflow_commands()
+    install = commands.index("python -m pip install --editable '.[test,peers]'")
+    assert commands[install + 1] == "python -m pytest -q tests/examples"
+    assert (ROOT / "tests/examples/test_peers.py").exists()
+
+
 def test_the_job_with_the_next_numba_runs_all_tests():
     commands = workflow_commands("prerelease")
     assert any("--pre numba" in command for command in commands)

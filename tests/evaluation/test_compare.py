@@ -176,6 +176,8 @@ def test_incomplete_runs_are_left_out():
         (None, {}, "data must be a result of simulate, sweep or league"),
         (xarray.Dataset({"x": 1}), {}, "got x"),
         (make_data([[1, 2], [3, 4]]), {"baseline": "ucb"}, "baseline must be 'p0' or 'p1'"),
+        (make_data([[1, 2], [3, 4]]), {"baseline": 1}, "baseline must be 'p0' or 'p1', got 1"),
+        (make_data([[1, 2], [3, 4]]), {"baseline": 0}, "baseline must be 'p0' or 'p1', got 0"),
         (make_data([[1, 2], [3, 4]]), {"over": "rate"}, "over must be 'run', got 'rate'"),
         (make_data([[1, 2], [3, 4]]), {"level": 95}, "level must be"),
         (make_data([[1], [3]]), {}, "simulate at least 2 runs"),

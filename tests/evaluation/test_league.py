@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import xarray
 
+import kibitz
 from kibitz import ftl, kl_ucb, ucb, ucb_double
 from kibitz.evaluation.league import (
     EXCLUDED,
@@ -247,9 +248,26 @@ def test_stage_costs_are_plausible():
         ({"seed": -1}, "seed must be a whole number of at least 0, got -1"),
         ({"horizon": 0}, "horizon must be a whole number of at least 1, got 0"),
         ({"policies": []}, "no policies given; pass at least one policy, such as ucb()"),
+        ({"file": "runs.nc"}, "file must be a function that maps the name of a problem to a file"),
     ],
 )
 def test_invalid_arguments_raise(options, message):
     arguments = {"policies": [ftl()], "problems": 1, "horizon": 10, "runs": 2, "seed": 1, **options}
     with pytest.raises(ValueError, match=re.escape(message)):
         play_league(arguments.pop("policies"), **arguments)
+
+
+@pytest.mark.parametrize("option", [{"keep": "summary"}, {"stages": [3]}, {"n_arms": 4}])
+def test_other_options_raise_type_error(option):
+    """A summary would count its statistics as runs."""
+    (name,) = option
+    with pytest.raises(TypeError, match=f"got an unexpected keyword argument '{name}'"):
+        kibitz.league([ftl()], problems=1, horizon=10, runs=2, seed=1, **option)
+
+
+def test_the_attributes_of_a_league_are_readable():
+    data = kibitz.league([ftl(), ucb()], problems=2, horizon=20, runs=2, seed=5)
+    assert (data.attrs["horizon"], data.attrs["seed"], data.attrs["engine"]) == (20, 5, "step")
+    assert data.attrs["policies"].startswith("ftl")
+    assert "numpy" in data.attrs["versions"]
+    assert all("long_name" in data[name].attrs for name in data.variables)

@@ -447,7 +447,10 @@ def test_opening_an_agent_with_another_configuration_raises_value_error(url):
     ]:
         with pytest.raises(ValueError, match=f"agent 'checkout' was created with {sentence}"):
             create_agent(url, **{"patience": 9.0, **arguments})
-    for arguments in ({"policy": kibitz.ucb(2.0)}, {"scale": 0.5}, {"patience": 9.0}, {}):
+    same_seed = {"arms": ARMS, "rewards": "gaussian", "scale": 0.5, "patience": 9.0}
+    same_seed["seed"] = np.random.SeedSequence(1)
+    same = ({"policy": kibitz.ucb(2.0)}, {"scale": 0.5}, {"patience": 9.0}, same_seed, {})
+    for arguments in same:
         kibitz.agent(url, "checkout", **arguments).close()
     with pytest.raises(ValueError, match=r"agent 'checkout' was created with scale=0\.5"):
         kibitz.agent(url, "checkout", scale=0.25)

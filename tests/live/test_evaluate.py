@@ -59,6 +59,11 @@ def test_a_learning_policy_is_replayed(policy):
     if policy == "thompson":
         results = {kibitz.evaluate(log, kibitz.thompson("bernoulli"), seed=s).value for s in (1, 2)}
         assert len(results) == 2
+        seeds = 1, np.random.SeedSequence(1)
+        assert (
+            len({kibitz.evaluate(log, kibitz.thompson("bernoulli"), seed=s).value for s in seeds})
+            == 1
+        )
         with pytest.raises(ValueError, match="seed is required for thompson"):
             kibitz.evaluate(log, kibitz.thompson("bernoulli"))
         return

@@ -75,6 +75,43 @@ def test_invalid_arguments_raise_value_error(arguments, sentence):
         rehearsal.rehearse(PROBLEM, kibitz.ucb(2.0), **{**SETTING, **arguments})
 
 
+def test_a_result_beside_the_agent_must_be_of_the_same_setting():
+    """The regrets would otherwise look comparable although the runs met different noise."""
+    policies, options = {"simulator": kibitz.ucb(2.0)}, {"engine": "step"}
+    simulated = kibitz.simulate(PROBLEM, kibitz.active(0.3), policies, **SETTING, **options)
+
+    def check(beside, message, problem=PROBLEM, rate=0.3, **changes):
+        with pytest.raises(ValueError, match=message):
+            rehearsal.rehearse(
+                problem, kibitz.ucb(2.0), rate=rate, beside=beside, **{**SETTING, **changes}
+            )
+
+    check("runs.nc", "beside must be a result of simulate, got <class 'str'>")
+    check(simulated["regret"], "beside must be a result of simulate, got <class 'xarray")
+    check(simulated.mean("run"), "beside must be a result of simulate, not of sweep, and keep its")
+    check(simulated.drop_attrs(), "with the problem of the rehearsal, .* got None")
+    of_the_rehearsal = "beside must be a result of simulate with the {} of the rehearsal, {}, got {}"
+    check(simulated, of_the_rehearsal.format("horizon", 20, 150), horizon=20)
+    check(simulated, of_the_rehearsal.format("seed", 4, 3), seed=4)
+    check(simulated, of_the_rehearsal.format("runs", 3, 2), runs=3)
+    check(simulated, of_the_rehearsal.format("problem", ".*", ".*"), kibitz.gaussian([0.9, 0.5]))
+    check(simulated, of_the_rehearsal.format("feedback", ".*bandit.*", ".*active.*"), rate=0)
+    renamed = simulated.assign_coords(policy=["agent"])
+    check(renamed, "a policy of beside has the label 'agent'; give it another label")
+    without_looks = kibitz.simulate(PROBLEM, kibitz.active(0), policies, **SETTING, **options)
+    data = rehearsal.rehearse(PROBLEM, kibitz.ucb(2.0), beside=without_looks, **SETTING)
+    assert data["policy"].to_numpy().tolist() == ["agent", "simulator"]
+
+
+def test_the_attributes_of_a_rehearsal_are_readable():
+    data = rehearsal.rehearse(PROBLEM, kibitz.ucb(2.0), **SETTING, delay=3, loss=0.1)
+    assert data.attrs["faults"] == "delay 3; loss 0.1; duplicates 0.0; silence forget"
+    assert data.attrs["agent"] == repr(kibitz.ucb(2.0))
+    assert (data.attrs["horizon"], data.attrs["seed"], data.attrs["rate"]) == (150, 3, 0.0)
+    assert data["regret"].attrs["units"] == data["final_regret"].attrs["units"] == "reward"
+    assert data["stage"].attrs["units"] == "stages"
+
+
 @pytest.mark.parametrize("rate", [0.0, 0.3])
 def test_silence_counts_at_once(memory, rate):
     """If clicks are reported at once, an agent that counts silence decides as the simulator does.

@@ -15,6 +15,7 @@ from kibitz.live.agent.rehearse import draw as draw_live
 from kibitz.model.scipy_problem import MAX_ERROR, MIN_TAIL
 from kibitz.simulation.jobs import Job
 from kibitz.simulation.payload import check_answer, pack, play_payload
+from kibitz.simulation.results.dataset import describe
 
 CONTINUOUS = [
     stats.norm(1, 2), stats.expon(), stats.beta(2, 5), stats.beta(0.3, 0.3), stats.t(3),
@@ -166,6 +167,10 @@ def test_results_are_saved_resumed_swept_and_played_by_workers(tmp_path):
     data = kb.simulate(UNBOUNDED, kb.active(0.2), kb.ucb(), runs=2, **options)
     fingerprint = json.loads(data.attrs["fingerprint"])["problem"]
     assert fingerprint["distributions"][0] == {"name": "poisson", "args": [3], "kwds": {}}
+    distributions = "poisson(3), expon(), norm(1, 2)"
+    assert data.attrs["problem"] == f"scipy (distributions {distributions}; scale 2)"
+    spec = kb.from_scipy([stats.gamma(2, scale=0.5), stats.poisson(2)], scale=1).spec
+    assert describe(spec) == "scipy (distributions gamma(2, scale=0.5), poisson(2); scale 1)"
     more_data = kb.simulate(UNBOUNDED, kb.active(0.2), kb.ucb(), runs=4, **options)
     np.testing.assert_array_equal(data["regret"], more_data["regret"][:, :2])
     other_problem = kb.from_scipy([stats.poisson(4), stats.expon(), stats.norm(1, 2)], scale=2)

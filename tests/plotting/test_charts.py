@@ -11,7 +11,7 @@ from matplotlib.colors import to_hex
 
 import kibitz
 from kibitz import plot
-from kibitz.plotting.picture import COLOURS, DARK_COLOURS
+from kibitz.plotting.picture import COLOURS, DARK_COLOURS, choose_dashes
 from kibitz.simulation.results.summary import STATISTICS, summarise
 
 
@@ -380,3 +380,56 @@ def test_data_that_are_no_result_are_rejected(name):
         getattr(plot, name)(xarray.Dataset({"x": 1}))
     with pytest.raises(ValueError, match="data must be a result of"):
         getattr(plot, name)([1, 2])
+
+
+@pytest.mark.parametrize("make", [pyplot.figure, lambda: pyplot.subplots(1, 2)[1], lambda: "axes"])
+def test_ax_must_be_one_pair_of_axes(data, make):
+    with pytest.raises(ValueError, match=r"ax must be matplotlib axes, such as pyplot.gca\(\), got"):
+        plot.regret(data, ax=make())
+
+
+@pytest.mark.parametrize(
+    ("bounds", "message"),
+    [
+        ([1, 2], r"bounds must be a dict from labels to bounds, got \[1, 2\]"),
+        (lambda t: t, "bounds must be a dict from labels to bounds, got <function"),
+        ({"b": "x"}, r"bounds\['b'\] must be a function of stages, one number or .* got 'x'"),
+        ({"b": lambda t: t[1:]}, r"bounds\['b'\] must be a function of stages"),
+    ],
+)
+def test_wrong_bounds_raise(data, bounds, message):
+    with pytest.raises(ValueError, match=message):
+        plot.regret(data, bounds=bounds)
+
+
+def test_a_second_drawing_into_a_figure_of_kibitz_has_its_style(data):
+    axes = plot.regret(data)
+    assert not plot.regret(data, ax=axes).get_legend().get_frame_on()
+    _, own_axes = pyplot.subplots()
+    assert plot.regret(data, ax=own_axes).get_legend().get_frame_on()
+
+
+@pytest.mark.parametrize(
+    ("n_arms", "is_outside", "n_columns"), [(8, False, 1), (9, True, 1), (18, True, 1), (30, True, 2)]
+)
+def test_a_long_legend_is_outside_the_axes(n_arms, is_outside, n_columns):
+    """The legend has a label for each arm, for pulls and for looks."""
+    run = make_trace()
+    mean = np.zeros((50, n_arms)) + np.arange(n_arms)
+    run = xarray.Dataset(
+        {"pull": run["pull"], "look": run["look"], "mean": (("stage", "arm"), mean)},
+        {"stage": run["stage"], "arm": range(n_arms)},
+    )
+    axes = plot.trace(run, variable="mean")
+    axes.figure.draw_without_rendering()
+    legend = axes.get_legend()
+    assert len(legend.get_texts()) == n_arms + 2
+    assert (legend.get_window_extent().x0 > axes.get_window_extent().x1) == is_outside
+    assert legend._ncols == n_columns
+    assert legend.get_window_extent().x1 <= axes.figure.bbox.x1
+    assert legend.get_window_extent().y0 >= axes.figure.bbox.y0
+
+
+def test_24_curves_differ_in_colour_or_dashes():
+    styles = {(COLOURS[n % len(COLOURS)], choose_dashes(n)) for n in range(24)}
+    assert len(styles) == 24

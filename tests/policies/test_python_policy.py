@@ -241,6 +241,19 @@ def test_numpy_integers_are_arms():
     play(kb.python_policy(lambda n_arms: Constant(np.array(1))))
 
 
+@pytest.mark.parametrize("forgotten", [Guess, Guess(4), [Guess], {"guess": Guess}])
+def test_a_class_without_python_policy_raises_an_error_that_names_python_policy(forgotten):
+    with pytest.raises(ValueError, match=r"got .*Guess.*; use python_policy to make a"):
+        play(forgotten)
+
+
+def test_a_function_that_was_not_called_is_suggested():
+    with pytest.raises(ValueError, match=r"got <function ucb .*>; did you mean ucb\(\)\?"):
+        play(kb.ucb)
+    with pytest.raises(ValueError, match=r"policy must be a Policy .*; did you mean imed\(\)\?"):
+        kb.trace(PROBLEM, FEEDBACKS[0], kb.imed, horizon=5, seed=1)
+
+
 def test_wrong_arguments_are_rejected():
     with pytest.raises(ValueError, match="make must be a class or a function that takes"):
         kb.python_policy(3)

@@ -46,13 +46,21 @@ def test_comparisons_and_leagues_are_exported():
     assert len(kibitz.to_pandas(kibitz.compare(league, over="run"))) == 2
 
 
-def test_a_trace_is_exported_by_variable():
+def test_the_rows_of_a_trace_are_its_stages(tmp_path):
     run = kibitz.trace(
-        kibitz.gaussian([0.5, 0.0]), kibitz.active(0.1), kibitz.ucb(), horizon=20, seed=1
+        kibitz.gaussian([0.5, 0.0]), kibitz.active(0.5, looks=3), kibitz.ucb(), horizon=20, seed=1
     )
+    frame = kibitz.to_pandas(run)
+    assert frame["stage"].tolist() == list(range(1, 21))
+    for name in ("pull", "reward", "look", "look_reward"):
+        assert np.array_equal(frame[name], run[name], equal_nan=True)
+    assert np.array_equal(frame["index_1"], run["index"].sel(arm=1))
+    assert np.array_equal(frame["later_look_3"], run["later_look"].sel(nth=3))
+    assert frame.attrs["seed"] == 1
     assert kibitz.to_pandas(run, "pull")["pull"].tolist() == run["pull"].to_numpy().tolist()
-    with pytest.raises(ValueError, match="pass variable=, one of pull, reward"):
-        kibitz.to_pandas(run)
+    pytest.importorskip("pyarrow")
+    kibitz.to_parquet(run, tmp_path / "run.parquet")
+    pandas.testing.assert_frame_equal(pandas.read_parquet(tmp_path / "run.parquet"), frame)
 
 
 def test_parquet_files_hold_the_same_table(data, tmp_path):

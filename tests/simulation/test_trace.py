@@ -6,6 +6,7 @@ from histories import make_policy, numpy_streams
 from python_agents import Guess, PlainUCB
 
 import kibitz as kb
+from kibitz import _progress
 from kibitz.policies import POLICIES
 
 MEANS = [0.9, 0.5, 0.7, 0.2]
@@ -176,6 +177,17 @@ def test_a_trace_has_the_attributes_of_a_simulation():
     assert (data["policy"].item(), data["run"].item()) == ("ucb:exploration=2", 2)
     assert all("long_name" in data[name].attrs for name in data.variables)
     assert (data["stage"].attrs["units"], data["index"].attrs["units"]) == ("stages", "reward")
+    data = trace(kb.ucb(), feedback="full")
+    assert all("long_name" in data[name].attrs for name in data.variables)
+
+
+def test_a_long_trace_shows_progress(monkeypatch):
+    lines = []
+    monkeypatch.setattr(_progress, "_find_screen", lambda: lines.append)
+    monkeypatch.setattr(_progress, "DELAY_SECONDS", 0.01)
+    trace(kb.ucb(), horizon=5000)
+    assert lines[0].startswith("tracing ucb: ")
+    assert lines[-1] == ""
 
 
 def test_wrong_arguments_are_rejected():

@@ -98,7 +98,9 @@ def compare(
     n_resamples = whole(resamples, "resamples", 100, 10**6)
     samples = settings_of(data, over)
     labels = [str(label) for label in samples["policy"].to_numpy()]
-    reference = labels.index(one_of(baseline, "baseline", tuple(labels))) if baseline else 0
+    reference = 0
+    if baseline is not None:
+        reference = labels.index(one_of(baseline, "baseline", tuple(labels)))
     regret: FloatArray = samples.to_numpy()
     means = raise_to_smallest_gap(samples)
     units: NDArray[Any] = samples["unit"].to_numpy()

@@ -29,7 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kibitz._progress import Progress, show_progress
-from kibitz._validation import one_of, seed_number, whole
+from kibitz._validation import invalid, one_of, seed_number, whole
 from kibitz.model.feedback import Feedback, active, named_weights, passive
 from kibitz.model.problem import Problem, gaussian
 from kibitz.policies import POLICIES
@@ -38,6 +38,7 @@ from kibitz.policies.moss import moss_anytime
 from kibitz.policies.policy import Policy
 from kibitz.simulation.jobs import Job
 from kibitz.simulation.kernels import time_job
+from kibitz.simulation.options import check_options
 from kibitz.simulation.results.dataset import FINAL_REGRET_NAME, variable_attributes
 from kibitz.simulation.schedule import Policies, label_policies
 from kibitz.simulation.sweep import sweep
@@ -167,8 +168,8 @@ def league(
     seed
         The seed of the problems and of the runs.
     options
-        As in `sweep`: `threads`, `executor`, `progress` and so on. `file` is a function that maps the
-        name of a problem to the file for its results.
+        As in `simulate`: `threads`, `engine`, `error`, `executor`, `kernel` and `progress`. `file` is
+        a function that maps the name of a problem to the file for its results.
 
     Returns
     -------
@@ -226,6 +227,13 @@ def collect(data: "Mapping[str, xarray.Dataset]") -> "xarray.Dataset":
         ranking[name].attrs["long_name"] = long_name
     ranking["rate"].attrs = {"long_name": "rate of looks", "units": "looks per stage"}
     ranking["smallest_gap"].attrs = {"long_name": "smallest positive gap", "units": "reward"}
+    first_attrs, *other_attrs = [problem_data.attrs for problem_data in data.values()]
+    ranking.attrs = {
+        name: value
+        for name, value in first_attrs.items()
+        if name in {"horizon", "seed", "policies", "engine", "versions"}
+        and all(attrs.get(name) == value for attrs in other_attrs)
+    }
     return ranking.isel(policy=np.argsort(ranking["ratio"].to_numpy(), kind="stable"))
 
 
@@ -254,6 +262,10 @@ def play_league(
     progress, options
         As in `kibitz.sweep`: `runs`, `threads` and so on.
     """
+    checked = {"horizon": horizon, "seed": seed, "progress": progress, **options}
+    check_options(checked, without=("stages", "keep", "file", "watch"))
+    if file is not None and not callable(file):
+        raise invalid("file", "a function that maps the name of a problem to a file", file)
     labelled_policies = entrants() if policies is None else label_policies(policies)
     problem_list = league_problems(problems, seed)
     data: dict[str, xarray.Dataset] = {}

@@ -31,6 +31,8 @@ MAX_BOUND_POINTS = 40  # a bound given as a function is computed at this many st
 MIN_LOG_SPAN = 20.0  # an axis whose largest value is this multiple of its smallest is logarithmic
 MAX_LINEAR_STAGES = 1000  # a longer trace has a logarithmic axis
 MAX_VECTOR_POINTS = 5000  # more points than this are stored as pixels in a vector file
+MAX_INSIDE_LABELS = 10  # a legend with more labels is outside the axes
+MAX_LABELS_PER_COLUMN = 20
 MAX_CHANGE_LINES = 50  # a figure of a problem with more changes has no lines at the changes
 ROWS = {"run", "statistic"}
 AXIS_LABELS = {
@@ -85,8 +87,7 @@ def regret(
         low, high = _find_band(values, mean, error[is_played], band, is_played)
         curves.append(Curve(label, stages, mean, low, high))
     all_stages = data["stage"].to_numpy()
-    for label, bound in (bounds or {}).items():
-        curves.append(_make_bound_curve(label, bound, all_stages))
+    curves += _make_bound_curves(bounds, all_stages, "stages")
     band_text = {"error": ", band ± 2 s.e.", "quartiles": ", band 25–75 %", None: ""}[band]
     y = f"regret (mean of {count_runs(regrets):,} runs{band_text})"
     is_log = bool(bounds) if y_log is None else y_log
@@ -149,7 +150,7 @@ def pulls(
             scale_axis(axes.yaxis, axes.set_yscale, is_log=True)
         else:
             axes.set_ylim(bottom=0)
-        axes.legend()
+        _add_legend(axes)
     return axes
 
 
@@ -209,8 +210,7 @@ def sweep(
         curves.append(Curve(label, positions, mean, mean - error, mean + error, kind))
     if bounds and x_values.dtype.kind not in "iuf":
         raise ValueError(f"bounds need a numeric parameter, and {x} is not a number; omit bounds")
-    for label, bound in (bounds or {}).items():
-        curves.append(_make_bound_curve(label, bound, positions, "values"))
+    curves += _make_bound_curves(bounds, positions, "values")
     y = f"final regret (mean of {count_runs(values):,} runs, bars ± 2 s.e.)"
     panel = Panel("", AXIS_LABELS.get(x, x), y, curves, (), is_log, y_log)
     with open_axes(ax) as axes:
@@ -380,7 +380,7 @@ def trace(data: "xarray.Dataset", *, variable: str | None = None, ax: "Axes | No
         (pull_dot,) = axes.plot([], [], "o", color=ink, markersize=3)
         (look_circle,) = axes.plot([], [], "o", color=ink, markersize=6, markerfacecolor="none")
         handles |= {"pull": pull_dot} | ({"look": look_circle} if has_look.any() else {})
-        axes.legend(handles.values(), handles.keys())
+        _add_legend(axes, handles)
     return axes
 
 
@@ -481,8 +481,22 @@ def _draw(ax: "Axes | None", panel: Panel) -> "Axes":
         labels = dict.fromkeys(curve.label for curve in panel.curves)
         positions = {label: n_existing + position for position, label in enumerate(labels)}
         draw_panel(axes, panel, positions)
-        axes.legend()
+        _add_legend(axes)
     return axes
+
+
+def _add_legend(axes: "Axes", handles: Mapping[str, Any] | None = None) -> None:
+    """Add a legend of `handles`, or of all curves; a long legend is to the right of the axes."""
+    if handles is None:
+        artists, labels = axes.get_legend_handles_labels()
+    else:
+        artists, labels = list(handles.values()), list(handles)
+    position: Any = {}
+    if len(labels) > MAX_INSIDE_LABELS:
+        n_columns = -(-len(labels) // MAX_LABELS_PER_COLUMN)
+        position = {"loc": "upper left", "bbox_to_anchor": (1, 1), "ncols": n_columns}
+        position |= {"fontsize": "small", "handlelength": 2.5}
+    axes.legend(artists, labels, **position)
 
 
 def get_variable(data: Any, name: str, source: str) -> "xarray.DataArray":
@@ -548,19 +562,27 @@ def _find_band(
     return low[is_played], high[is_played]
 
 
-def _make_bound_curve(label: str, bound: Bound, x: NDArray[Any], x_name: str = "stages") -> Curve:
+def _make_bound_curves(
+    bounds: Mapping[str, Bound] | None, x: NDArray[Any], x_name: str
+) -> list[Curve]:
+    """Return the curves of the bounds by label."""
+    if not isinstance(bounds, Mapping | None):
+        raise invalid("bounds", "a dict from labels to bounds", bounds)
+    return [_make_bound_curve(label, bound, x, x_name) for label, bound in (bounds or {}).items()]
+
+
+def _make_bound_curve(label: str, bound: Bound, x: NDArray[Any], x_name: str) -> Curve:
     """Return the curve of a bound, without the places at which it is 0 or infinite."""
+    result: Any = bound
     if callable(bound):
         positions = np.unique(np.linspace(0, x.size - 1, MAX_BOUND_POINTS).round().astype(int))
         x = x[positions]
-        values = np.asarray(bound(x), float)
-    else:
-        values = np.asarray(bound, float)
-    if values.ndim and values.shape != x.shape:
-        raise invalid(
-            f"bounds[{label!r}]", f"a function of {x_name}, one number or {x.size} numbers", bound
-        )
-    values = np.broadcast_to(values, x.shape)
+        result = bound(x)
+    try:
+        values = np.broadcast_to(np.asarray(result, float), x.shape)
+    except (TypeError, ValueError):
+        condition = f"a function of {x_name}, one number or {x.size} numbers"
+        raise invalid(f"bounds[{label!r}]", condition, bound) from None
     is_shown = np.isfinite(values) & (values > 0)
     return Curve(label, x[is_shown], values[is_shown], kind="reference")
 

@@ -8,19 +8,21 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
 import matplotlib
 import numpy as np
 
 from kibitz._files import check_target, write_atomic
+from kibitz._validation import invalid
 from kibitz.plotting.picture import (
     COLOURS,
     DARK_COLOURS,
-    DASHES,
     Curve,
     Mark,
     Panel,
     Picture,
+    choose_dashes,
     typeset,
 )
 
@@ -105,14 +107,27 @@ def draw_chart(
 
 @contextmanager
 def open_axes(ax: "Axes | None") -> "Iterator[Axes]":
-    """Yield `ax` or, if it is None, the axes of a new pyplot figure in the style of kibitz."""
-    if ax is not None:
+    """Yield `ax` or, if it is None, the axes of a new pyplot figure in the style of kibitz.
+
+    A second drawing into the new figure has this style too.
+    """
+    from matplotlib import pyplot
+    from matplotlib.axes import Axes
+
+    if ax is not None and not isinstance(ax, Axes):
+        raise invalid("ax", "matplotlib axes, such as pyplot.gca()", ax)
+    if ax is not None and ax.figure not in _styled_figures:
         yield ax
         return
-    from matplotlib import pyplot
-
     with matplotlib.rc_context(STYLE):
-        yield pyplot.figure(figsize=FIGURE_SIZE).subplots()
+        if ax is None:
+            figure = pyplot.figure(figsize=FIGURE_SIZE)
+            _styled_figures.add(figure)
+            ax = figure.subplots()
+        yield ax
+
+
+_styled_figures: "WeakSet[Any]" = WeakSet()  # the figures that `open_axes` made
 
 
 def draw_panel(axes: "Axes", panel: Panel, positions: Mapping[str, int]) -> dict[str, Any]:
@@ -142,7 +157,7 @@ def draw_panel(axes: "Axes", panel: Panel, positions: Mapping[str, int]) -> dict
 def draw_curve(axes: "Axes", curve: Curve, position: int) -> Any:
     """Draw a curve in the colour, dashes and marker at `position`; return its legend handle."""
     colour, marker = choose_colour(axes, position), MARKERS[position % len(MARKERS)]
-    dashes = DASHES[position % len(DASHES)] or (1, 0)
+    dashes = choose_dashes(position) or (1, 0)
     x, y = np.asarray(curve.x, float), np.asarray(curve.y, float)
     errors: Any = None
     if curve.low is not None and curve.high is not None:

@@ -31,6 +31,11 @@ DASHES: tuple[tuple[float, ...], ...] = (
 )  # fmt: skip
 
 
+def choose_dashes(position: int) -> tuple[float, ...]:
+    """Return the dashes at a position, () for a solid line; a repeated colour has other dashes."""
+    return DASHES[(position + position // len(COLOURS)) % len(DASHES)]
+
+
 class Curve(NamedTuple):
     """A curve with an optional range from `low` to `high`.
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from kibitz.plotting.picture import DASHES, Curve, Mark, Panel, Picture, typeset
+from kibitz.plotting.picture import Curve, Mark, Panel, Picture, choose_dashes, typeset
 
 Spec = dict[str, Any]
 
@@ -46,7 +46,7 @@ def curve_layers(panel: Panel, labels: list[str], x: Spec, y: Spec) -> list[Spec
     """Return layers for bands, bars, lines and points, and a layer that shows tooltips."""
     label_field: Spec = {"field": "label", "type": "nominal", "legend": None}
     colour_encoding = {**label_field, "scale": {"domain": labels}}
-    dashes = [list(DASHES[n % len(DASHES)]) or [1, 0] for n in range(len(labels))]
+    dashes = [list(choose_dashes(n)) or [1, 0] for n in range(len(labels))]
     dash_encoding = {**label_field, "scale": {"domain": labels, "range": dashes}}
     point_encoding = {"x": x, "y": {"field": "y", **y}, "color": colour_encoding}
     range_encoding = {

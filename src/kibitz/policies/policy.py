@@ -29,6 +29,7 @@ from collections import namedtuple
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cache
+from inspect import isfunction
 from typing import Any, Literal, NamedTuple, Protocol, get_args
 
 import numpy as np
@@ -390,11 +391,18 @@ def params_type(names: tuple[str, ...]) -> Any:
     return namedtuple("Params", names)
 
 
-def check_policy(policy: object) -> Policy:
+def check_policy(
+    policy: object, name: str = "policy", condition: str = "a Policy such as ucb()"
+) -> Policy:
     """Return `policy`; raise ValueError if it is not a Policy."""
-    if not isinstance(policy, Policy):
-        raise ValueError(f"policy must be a Policy such as ucb(), got {short_repr(policy)}")
-    return policy
+    if isinstance(policy, Policy):
+        return policy
+    hint = ""
+    if callable(getattr(policy, "pull", None)):
+        hint = "; use python_policy to make a policy of a Python class"
+    elif isfunction(policy):
+        hint = f"; did you mean {policy.__name__}()?"
+    raise ValueError(f"{invalid(name, condition, policy)}{hint}")
 
 
 def check_own_rewards(policy: Policy, own: Array, label: str, alternative: str = "scout()") -> None:

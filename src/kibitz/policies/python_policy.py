@@ -43,7 +43,8 @@ def python_policy(
     Stages count from 1 and arms from 0. `rng` is a NumPy generator that depends only on the seed and
     the number of the run; use it for all random numbers of the policy. At each stage, `pull` is
     called first, then `look` if looks arrive and the policy chooses their arms, then `update` for the
-    pull and for each look. Without a method `look`, the policy looks at each arm in turn.
+    pull and for each look. What a pull shows of other arms counts as a look. Without a method `look`,
+    the policy looks at each arm in turn.
 
     Parameters
     ----------

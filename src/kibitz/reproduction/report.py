@@ -25,7 +25,7 @@ from kibitz._files import check_folder, check_target, write_atomic
 from kibitz._validation import flag, invalid, one_of
 from kibitz.plotting import vega
 from kibitz.plotting.figures import draw_figure, save_figure
-from kibitz.plotting.picture import COLOURS, DARK_COLOURS, DASHES, Picture, typeset
+from kibitz.plotting.picture import COLOURS, DARK_COLOURS, Picture, choose_dashes, typeset
 from kibitz.reproduction import Data
 from kibitz.reproduction.parts import PAPER, PARTS
 from kibitz.reproduction.verdict import (
@@ -368,7 +368,7 @@ def legend_entries(picture: Picture) -> list[dict[str, Any]]:
     entries = []
     for index, label in enumerate(picture.labels()):
         dashes_by_kind = {"reference": (5, 3), "points": (), "dots": (0, 99)}
-        dashes = dashes_by_kind.get(kind_by_label[label], DASHES[index % len(DASHES)])
+        dashes = dashes_by_kind.get(kind_by_label[label], choose_dashes(index))
         entries.append(
             {
                 "label": label,

@@ -19,7 +19,7 @@ from kibitz.engine.leap import can_leap
 from kibitz.model.feedback import Feedback
 from kibitz.model.problem import Problem
 from kibitz.policies.check import check_promises
-from kibitz.policies.policy import Policy, check_own_rewards
+from kibitz.policies.policy import Policy, check_own_rewards, check_policy
 from kibitz.policies.python_policy import with_label
 from kibitz.policies.spec import make_label, named_spec
 from kibitz.simulation.executors import MAX_PAYLOADS_PER_WORKER, PAYLOAD_SECONDS
@@ -66,8 +66,7 @@ def label_policies(policies: Policies, by_name: bool = False) -> dict[str, Polic
     if isinstance(policies, Iterable) and not is_single:
         items = policies.values() if isinstance(policies, Mapping) else list(policies)
     for policy in items:
-        if not isinstance(policy, Policy):
-            raise invalid("policies", "one or more policies such as ucb()", policy)
+        check_policy(policy, "policies", "one or more policies such as ucb()")
     if isinstance(policies, Mapping):
         labels = list(map(str, policies))
         items = [

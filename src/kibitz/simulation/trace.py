@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from kibitz._progress import show_progress
 from kibitz._validation import whole
 from kibitz.engine.environment import FULL, draw, start_piece
 from kibitz.engine.kernel import fill_graph
@@ -99,7 +100,7 @@ def trace(
     job = cell._replace(first_run=run, end_run=run + 1)
     on_graph = job.feedback.shows is not None
     played_job = job._replace(policy=job.policy.for_graph()) if on_graph else job
-    with np.errstate(all="ignore"):  # as in compiled code
+    with show_progress(None, f"tracing {label}"), np.errstate(all="ignore"):  # as in compiled code
         observations = list_observations(played_job)
         variables = make_variables(played_job, observations)
     return to_dataset(job, label, variables)
@@ -261,6 +262,6 @@ def to_dataset(job: Job, label: str, variables: dict[str, NDArray[Any]]) -> "xar
             if values.dtype.kind == "f":
                 attrs["units"] = "reward"
             data[name] = (dims, values, attrs)
-    for name in ("stage", "arm", "policy", "run"):
-        data.coords[name].attrs = dict(COORDINATE_ATTRIBUTES[name])
+    for dim, coordinate in data.coords.items():
+        coordinate.attrs = dict(COORDINATE_ATTRIBUTES[str(dim)])
     return data

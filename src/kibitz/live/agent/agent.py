@@ -53,7 +53,7 @@ def agent(
     rewards: Rewards | None = None,
     policy: Policy | None = None,
     scale: float | None = None,
-    seed: int | None = None,
+    seed: int | np.random.SeedSequence | None = None,
     patience: float | None = None,
     silence: str | float = "forget",
     bucket: float = 0.0,

@@ -15,9 +15,9 @@ from kibitz._validation import (
     invalid,
     one_of,
     positive,
+    seed_number,
     short_repr,
     text,
-    whole,
 )
 from kibitz.live.agent.confidence import check_delta
 from kibitz.live.monitor import Monitor
@@ -125,7 +125,7 @@ def check_config(
         "policy": None if policy is None else _check_policy(policy),
         "shows": None if shows is None else _check_shows(shows, arms, policy),
         "scale": scale,
-        "seed": None if seed is None else whole(seed, "seed"),
+        "seed": None if seed is None else seed_number(seed),
         "patience": None if patience is None else positive(patience, "patience"),
         "silence": _check_silence(silence, rewards, scale),
         "bucket": between(bucket, "bucket", 0, 1),

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 
 from numpy.random import SFC64, Generator, SeedSequence
 
-from kibitz._validation import between, invalid, positive, short_repr, whole
+from kibitz._validation import between, invalid, positive, seed_number, short_repr
 from kibitz.live.agent import pending
 from kibitz.live.agent.confidence import check_delta, count_visits_needed, off_policy_interval
 from kibitz.live.agent.config import UNIT_SCALE
@@ -112,7 +112,7 @@ def evaluate(
     delta: float = 0.05,
     baseline: float = 0.0,
     precision: float = 0.01,
-    seed: int | None = None,
+    seed: int | SeedSequence | None = None,
     arm: str = "arm",
     reward: str = "reward",
     probability: str = "probability",
@@ -146,7 +146,7 @@ def evaluate(
     delta = check_delta(delta)
     baseline = between(baseline, "baseline", 0, 1)
     precision = positive(precision, "precision")
-    seed = None if seed is None else whole(seed, "seed")
+    seed = None if seed is None else seed_number(seed)
     source = _read(log, {"arm": arm, "reward": reward, "probability": probability})
     target = _Target(policy, source, seed)
     visits = [visit for visit in source.visits if target.support <= {*visit.candidates}]

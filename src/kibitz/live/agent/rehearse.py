@@ -5,6 +5,7 @@ agent reproduces the runs of `kibitz.simulate`.
 """
 
 import contextlib
+import json
 import math
 import os
 import tempfile
@@ -16,8 +17,9 @@ import numpy as np
 from numpy.random import SFC64, Generator, SeedSequence
 
 from kibitz._progress import Progress, show_progress
-from kibitz._validation import between, non_negative, seed_number, whole
+from kibitz._validation import between, non_negative, seed_number, short_repr, whole
 from kibitz.live.agent.agent import Agent, agent
+from kibitz.model.feedback import active, bandit
 from kibitz.model.problem import Problem, check_problem
 from kibitz.policies.policy import Policy, check_policy
 
@@ -27,6 +29,16 @@ if TYPE_CHECKING:
 START = 4e9  # time of stage 0 in seconds since 1970; a stage takes one second
 N_STAGES = 200  # log-spaced stages at which regret is recorded
 NEVER = 2**62  # a stage beyond every horizon
+AGENT = "agent"  # the label of the agent in the result
+VARIABLE_ATTRIBUTES = {  # name: long name, units
+    "regret": ("cumulative regret at the end of the stage", "reward"),
+    "final_regret": ("cumulative regret at the horizon", "reward"),
+    "n_duplicates": ("reports that arrived twice and were counted once", "reports"),
+    "n_alarms": ("alarms of the monitor of the agent", "alarms"),
+    "policy": ("label of the policy",),
+    "run": ("number of the run", "1"),
+    "stage": ("stage", "stages"),
+}
 
 
 class Faults(NamedTuple):
@@ -114,8 +126,15 @@ def rehearse(
         patience = 2 * faults.delay + 10
     stages = np.unique(np.geomspace(1, horizon, N_STAGES).round().astype(np.int64))
     stages[-1] = horizon
+    setting = {"problem": problem.spec, "horizon": horizon, "seed": seed}
+    setting["feedback"] = active(rate).spec if rate > 0 else bandit().spec
+    attributes: dict[str, Any] = {
+        "problem": short_repr(problem), "horizon": horizon, "seed": seed, "rate": rate,
+        "fingerprint": json.dumps(setting),
+    }  # fmt: skip
     if beside is not None:
-        stages = beside["stage"].to_numpy()
+        check_beside(beside, setting, runs)
+        stages, attributes = beside["stage"].to_numpy(), beside.attrs
     rewards = "bernoulli" if problem.kind == "bernoulli" else policy.rewards
     regret, n_duplicates = np.zeros((1, runs, stages.size)), np.zeros(runs, np.int64)
     n_alarms = np.zeros(runs, np.int64)
@@ -152,15 +171,40 @@ def rehearse(
             live_agent.close()
     data = xarray.Dataset(
         {"regret": (("policy", "run", "stage"), regret)},
-        {"policy": ["agent"], "run": np.arange(runs), "stage": stages},
-        {} if beside is None else beside.attrs,
+        {"policy": [AGENT], "run": np.arange(runs), "stage": stages},
     )
-    combined_data = data if beside is None else xarray.concat([data, beside[["regret"]]], "policy")
-    combined_data["final_regret"] = combined_data["regret"].isel(stage=-1)
-    combined_data["n_duplicates"] = ("run", n_duplicates)
-    combined_data["n_alarms"] = ("run", n_alarms)
-    combined_data.attrs = {**data.attrs, "faults": str(faults._asdict())}
-    return combined_data
+    if beside is not None:
+        data = xarray.concat([data, beside[["regret"]]], "policy", join="exact")
+    data["final_regret"] = data["regret"].isel(stage=-1, drop=True)
+    data["n_duplicates"], data["n_alarms"] = ("run", n_duplicates), ("run", n_alarms)
+    for name, attrs in VARIABLE_ATTRIBUTES.items():
+        data[name].attrs = dict(zip(("long_name", "units"), attrs, strict=False))
+    faults_text = "; ".join(f"{name} {value}" for name, value in faults._asdict().items())
+    data.attrs = {**attributes, "agent": short_repr(policy), "faults": faults_text}
+    return data
+
+
+def check_beside(beside: Any, setting: dict[str, Any], runs: int) -> None:
+    """Raise ValueError if `beside` is not a result of `simulate` for the setting of the rehearsal."""
+    import xarray
+
+    if not isinstance(beside, xarray.Dataset) or "regret" not in beside:
+        raise ValueError(f"beside must be a result of simulate, got {type(beside)}")
+    if set(beside["regret"].dims) != {"policy", "run", "stage"}:
+        raise ValueError("beside must be a result of simulate, not of sweep, and keep its runs")
+    simulated = json.loads(beside.attrs.get("fingerprint", "{}"))
+    expected: dict[str, Any] = json.loads(json.dumps(setting))
+    if setting["feedback"] == bandit().spec and simulated.get("feedback") == active(0).spec:
+        simulated["feedback"] = expected["feedback"]
+    for name, value in {**expected, "runs": runs}.items():
+        found = beside.sizes["run"] if name == "runs" else simulated.get(name)
+        if found != value:
+            raise ValueError(
+                f"beside must be a result of simulate with the {name} of the rehearsal, "
+                f"{short_repr(value)}, got {short_repr(found)}"
+            )
+    if AGENT in beside["policy"]:
+        raise ValueError(f"a policy of beside has the label {AGENT!r}; give it another label")
 
 
 def play(

@@ -56,6 +56,7 @@ COORDINATE_ATTRIBUTES = {
     "statistic": {"long_name": "statistic of the runs"},
     "stage": {"long_name": "stage", "units": "stages"},
     "arm": {"long_name": "number of the arm", "units": "1"},
+    "nth": {"long_name": "number of the look at the stage", "units": "1"},
     "rate": {"long_name": "rate of looks", "units": "looks per stage"},
     "horizon": {"long_name": "number of stages", "units": "stages"},
     "draw": {"long_name": "number of the random problem", "units": "1"},
@@ -306,6 +307,9 @@ def _describe_value(value: Any) -> str:
     if isinstance(value, dict):
         if "kind" in value:  # a piece of a changing problem
             return str(describe(value))
+        if "kwds" in value:  # a distribution of SciPy
+            keywords = [f"{key}={_describe_value(item)}" for key, item in value["kwds"].items()]
+            return f"{value['name']}({', '.join([*map(_describe_value, value['args']), *keywords])})"
         return ", ".join(f"{key} {_describe_value(item)}" for key, item in value.items())
     if isinstance(value, bool | None):
         return {True: "yes", False: "no", None: "none"}[value]

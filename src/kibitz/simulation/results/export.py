@@ -18,12 +18,13 @@ def to_pandas(data: "xarray.Dataset", variable: str | None = None) -> "pandas.Da
     Parameters
     ----------
     data
-        A result of `simulate`, `sweep`, `race`, `league` or `compare`.
+        A result of `simulate`, `sweep`, `race`, `league`, `compare`, `rehearse` or `trace`.
     variable
         The variable to return, such as "regret": one row for each combination of its coordinates
         (policy, run and stage). By default, the rows are the policies, swept values and runs, and the
         columns all variables that have one value for each of them, such as `final_regret`; each arm
-        has a column of `n_pulls` and `n_looks` ("n_pulls_0", "n_pulls_1", ...).
+        has a column of `n_pulls` and `n_looks` ("n_pulls_0", "n_pulls_1", ...). The rows of a trace
+        are the stages.
     """
     import xarray
 
@@ -33,20 +34,17 @@ def to_pandas(data: "xarray.Dataset", variable: str | None = None) -> "pandas.Da
         one_of(variable, "variable", tuple(map(str, data.data_vars)))
         frame = data[[variable]].to_dataframe().reset_index()
     else:
-        columns = data.drop_vars([name for name in data.data_vars if "stage" in data[name].dims])
+        columns = data
+        if not all("stage" in values.dims for values in data.data_vars.values()):  # no trace
+            columns = data.drop_dims("stage", errors="ignore")
         for name, values in columns.data_vars.items():
-            if "arm" in values.dims:
-                by_arm = {
-                    f"{name}_{arm.item()}": values.sel(arm=arm, drop=True) for arm in values["arm"]
+            for dim in {"arm", "nth"}.intersection(values.dims):
+                by_number = {
+                    f"{name}_{number.item()}": values.sel({dim: number}, drop=True)
+                    for number in values[dim]
                 }
-                columns = columns.drop_vars(str(name)).assign(by_arm)
-        columns = columns.drop_dims(["stage", "arm"], errors="ignore")
-        if not columns.data_vars:
-            names = ", ".join(map(str, data.data_vars))
-            raise ValueError(
-                f"data has one value for each stage only; pass variable=, one of {names}"
-            )
-        frame = columns.to_dataframe().reset_index()
+                columns = columns.drop_vars(str(name)).assign(by_number)
+        frame = columns.drop_dims(["arm", "nth"], errors="ignore").to_dataframe().reset_index()
     frame.attrs = {name: value for name, value in data.attrs.items() if isinstance(value, str | int)}
     return frame
 

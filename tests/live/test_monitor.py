@@ -107,6 +107,12 @@ def test_the_report_starts_at_the_last_change(memory):
     assert "among its first 100,000 observations would be at most 0.1." in text
     assert "since" in text.splitlines()[1]
     assert from_plain(to_plain(report)).identical(report)
+    changed_again = report.copy()
+    changed_again.attrs["alarms"] = [{**alarm, "sentence": "an earlier change"}, alarm]
+    text = kibitz.format_report(changed_again)
+    assert alarm["sentence"] in text
+    assert "an earlier change" not in text
+    assert "1 earlier change is not shown." in text
     agent.close()
     back_up(str(file), backup)
     restore(backup, str(file), replace=True)

@@ -528,7 +528,11 @@ def format_summary(data: "xarray.Dataset") -> list[str]:
     pull_noun = "pull" if attributes["n_asks"] == 1 else "pulls"
     level = f"{1 - attributes['delta']:g}"
     if attributes["alarms"]:
-        sentences = [f"{alarm['sentence']}." for alarm in attributes["alarms"]]
+        last_alarms = {alarm["arm"]: alarm for alarm in attributes["alarms"]}.values()
+        sentences = [f"{alarm['sentence']}." for alarm in last_alarms]
+        if n_earlier := len(attributes["alarms"]) - len(last_alarms):
+            noun = "change is" if n_earlier == 1 else "changes are"
+            sentences.append(f"{n_earlier:,} earlier {noun} not shown.")
         sentences.append(
             "Means, intervals and the verdict use the rewards since the last change of each arm. All "
             f"intervals hold together at all times with probability {level}, if the means changed "

@@ -2,9 +2,9 @@
 
 A statement compares an estimate with a limit. The statement *holds* or *fails* if the estimate is
 more than `MIN_STANDARD_ERRORS` standard errors away from the limit; otherwise the statement is
-*undecided*. An experiment is "confirmed" if all its statements hold, "undecided" if all are undecided,
-"not confirmed" if no statement holds and some fail, and otherwise "partly confirmed", with the number
-of statements that hold: "partly confirmed (3 of 11)".
+*undecided*. An experiment is "confirmed" if all its statements hold, "undecided" if all are
+undecided, "not confirmed" if no statement holds and some fail, and otherwise "partly confirmed", with
+the number of statements that hold: "partly confirmed (3 of 11)".
 """
 
 import math

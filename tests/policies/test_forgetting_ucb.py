@@ -112,8 +112,9 @@ def test_invalid_parameters_are_rejected(make, message):
         make()
 
 
-PUBLISHED = {  # Besson's thesis, chapter 6: means of the pieces, and mean regrets of KL-UCB, SW-KL-UCB
-    # and KL-UCB that is told of each change
+# Besson's thesis, chapter 6: means of the pieces; mean regrets of KL-UCB, SW-KL-UCB, and KL-UCB that
+# is told of each change
+PUBLISHED = {
     "problem 1": (
         [[0.9, 0.5, 0.3], [0.9, 0.2, 0.3], [0.1, 0.2, 0.3], [0.1, 0.7, 0.3], [0.1, 0.7, 0.5]],
         [270, 177, 54],

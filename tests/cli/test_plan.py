@@ -329,3 +329,31 @@ def test_errors_of_clicks_name_the_flag_and_the_value(error_message, args, messa
     message = error_message("plan", "--horizon", "1e4", *args)
     for message_part in message_parts:
         assert message_part in message
+
+
+CHANGES_ARGS = ("plan", "--changes-every", "1e4", "--change-size", "0.8", "--gap", "0.4")
+
+
+def test_a_plan_for_changes_names_the_rate_the_delay_and_its_accuracy(kibitz):
+    code, output, errors = kibitz(*CHANGES_ARGS, "--arms", "10", "--cost", "0.05")
+    text = " ".join(output.split())
+    assert (code, errors) == (0, "")
+    plan = library.plan_changes(10_000, 0.8, n_arms=10, gap=0.4, cost=0.05)
+    assert f"looks at rate ε = {format_number(plan.rate, 2)}" in text
+    assert f"after about {format_number(round(plan.delay), 2)} stages" in text
+    assert "within 12 % of the plan in nine settings of ten, and the delay within 23 %" in text
+    text = " ".join(kibitz(*CHANGES_ARGS, "--arms", "20", "--cost", "0.05")[1].split())
+    assert "within 25 % of the plan in nine settings of ten" in text
+    data = json.loads(kibitz(*CHANGES_ARGS, "--arms", "10", "--cost", "0.05", "--json")[1])
+    assert data == plan.to_dict()
+
+
+def test_a_plan_for_changes_says_when_looks_cannot_pay(kibitz):
+    output = kibitz(*CHANGES_ARGS, "--changes-every", "300", "--arms", "10")[1]
+    assert "do not buy looks to detect changes, because they cannot pay" in " ".join(output.split())
+    code, _, errors = kibitz("plan", "--change-size", "0.8", "--gap", "0.4")
+    assert code != 0
+    assert "--changes-every and --change-size need each other" in errors
+    code, _, errors = kibitz(*CHANGES_ARGS, "--arms", "2", "--horizon", "100")
+    assert code != 0
+    assert "--horizon cannot be used with --changes-every" in errors

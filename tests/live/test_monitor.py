@@ -107,6 +107,12 @@ def test_the_report_starts_at_the_last_change(memory):
     assert "among its first 100,000 observations would be at most 0.1." in text
     assert "since" in text.splitlines()[1]
     assert from_plain(to_plain(report)).identical(report)
+    changed_again = report.copy()
+    changed_again.attrs["alarms"] = [{**alarm, "sentence": "an earlier change"}, alarm]
+    text = kibitz.format_report(changed_again)
+    assert alarm["sentence"] in text
+    assert "an earlier change" not in text
+    assert "1 earlier change is not shown." in text
     agent.close()
     back_up(str(file), backup)
     restore(backup, str(file), replace=True)
@@ -118,6 +124,9 @@ def test_the_report_starts_at_the_last_change(memory):
         assert "list of alarms" in restored_agent.check()[0]
 
 
+TRACKING_WARNING = "everything changed within an hour: check the tracking first"
+
+
 def test_a_change_of_all_arms_within_an_hour_suggests_a_fault_of_the_tracking(memory):
     agent, clock = create_agent(memory / "shop.db", bucket=1.0)
     rng = np.random.default_rng(3)
@@ -125,7 +134,23 @@ def test_a_change_of_all_arms_within_an_hour_suggests_a_fault_of_the_tracking(me
     serve(agent, clock, rng, {"blue": 0.0, "green": 0.0}, 10)
     report = agent.report()
     assert {alarm["arm"] for alarm in report.attrs["alarms"]} == {"blue", "green"}
-    assert "everything changed within an hour: check the tracking first" in report.attrs["warnings"]
+    assert TRACKING_WARNING in report.attrs["warnings"]
+    agent.close()
+
+
+@pytest.mark.parametrize(("stop_at", "is_warned"), [(5, True), (20, False)])
+def test_an_arm_that_was_retired_before_the_change_does_not_count(memory, stop_at, is_warned):
+    """Red never changes. It is retired in batch 5, before the change in batch 10, or in batch 20."""
+    agent, clock = create_agent(memory / "shop.db", arms=["blue", "green", "red"], bucket=1.0)
+    rng = np.random.default_rng(3)
+    for batch in range(30):
+        if batch == stop_at:
+            agent.retire("red")
+        rate = 0.6 if batch < 10 else 0.0
+        serve(agent, clock, rng, {"blue": rate, "green": rate, "red": 0.6}, 1)
+    report = agent.report()
+    assert {alarm["arm"] for alarm in report.attrs["alarms"]} == {"blue", "green"}
+    assert (TRACKING_WARNING in report.attrs["warnings"]) is is_warned
     agent.close()
 
 

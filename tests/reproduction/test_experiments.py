@@ -113,7 +113,7 @@ def test_a_statement_is_decided_at_three_standard_errors():
         ([True, None], "partly confirmed"),
         ([False, False], "not confirmed"),
         ([None, False], "not confirmed"),
-        ([None], "not confirmed"),
+        ([None, None], "undecided"),
     ],
 )
 def test_outcome_follows_from_the_statements(holds, outcome):

@@ -193,6 +193,14 @@ def has_changed(state: list[Any]) -> bool:
     return bool(state) and state[2] > 0
 
 
+def last_observed_at(state: list[Any]) -> float:
+    """Return the time of an arm's latest reward; -inf if the arm has fewer than two rewards."""
+    if not state or state[0] < 2:
+        return -math.inf
+    at: float = _Prefixes(state[5])[0, 0, (state[0] - 1) % N_STORED][1]
+    return at
+
+
 def measure_regime(state: list[Any], monitor: Monitor) -> tuple[int, float]:
     """Return the number and the sum of an arm's rewards since its last change."""
     n, total, origin, origin_sum = state[:4]

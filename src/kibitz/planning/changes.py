@@ -23,7 +23,10 @@ is in units in which :math:`d^2/2` is the divergence kl(p + d, p) of Bernoulli d
 is the baseline. The formulas are approximations, fitted to simulations; no number is a bound. In 80
 other random settings (2 to 20 arms, Gaussian rewards and clicks, looks at the recommended rate), the
 simulated cost J was within 12 % of the plan in nine settings of ten, and within 16 % where the plan
-is rough; the simulated loss by the delay was within 23 %. The plan is for one rise at a time.
+is rough; the simulated loss by the delay was within 23 %. In a second draw with 2 to 12 arms, nine
+settings of ten were within 12 % if the plan is not rough (33 settings), and within 25 % if it is (7).
+With 20 or 30 arms (14 settings), the cost was within 25 % and the loss within 50 % in nine settings
+of ten. The plan is for one rise at a time.
 """
 
 import math

@@ -47,7 +47,7 @@ TEMPLATES = Path(__file__).parent / "templates"
 QUICK_DIVISOR = 25  # `quick` divides the number of runs by this number
 MIN_RUNS = 3
 RESULT_TEXTS = {True: "holds", False: "does not hold", None: "undecided: too few runs"}
-OUTCOME_SIGNS = {"confirmed": "✓", "partly confirmed": "±", "not confirmed": "✗"}
+OUTCOME_SIGNS = {"confirmed": "✓", "partly confirmed": "±", "undecided": "?", "not confirmed": "✗"}
 REWARD_DESCRIPTIONS = {"gaussian": "Gaussian with variance 1", "bernoulli": "Bernoulli"}
 SWEPT_LABELS = {
     "rate": "ε",

@@ -2,9 +2,9 @@
 
 A statement compares an estimate with a limit. The statement *holds* or *fails* if the estimate is
 more than `MIN_STANDARD_ERRORS` standard errors away from the limit; otherwise the statement is
-*undecided*. An experiment is "confirmed" if all its statements hold, "not confirmed" if no statement
-holds, and otherwise "partly confirmed", with the number of statements that hold: "partly confirmed
-(3 of 11)".
+*undecided*. An experiment is "confirmed" if all its statements hold, "undecided" if all are
+undecided, "not confirmed" if no statement holds and some fail, and otherwise "partly confirmed", with
+the number of statements that hold: "partly confirmed (3 of 11)".
 """
 
 import math
@@ -85,7 +85,7 @@ class Verdict(NamedTuple):
 
     @property
     def outcome(self) -> str:
-        """One of "confirmed", "partly confirmed" and "not confirmed"."""
+        """One of "confirmed", "partly confirmed", "undecided" and "not confirmed"."""
         return outcome(self.statements)
 
     def __str__(self) -> str:
@@ -93,11 +93,16 @@ class Verdict(NamedTuple):
 
 
 def outcome(statements: Sequence[Statement]) -> str:
-    """Return "confirmed", "partly confirmed" or "not confirmed" (all, some or no statements hold)."""
-    n_holding = sum(statement.holds is True for statement in statements)
-    if n_holding == len(statements):
+    """Return "confirmed", "partly confirmed" or "not confirmed" (all, some or no statements hold).
+
+    Without a statement that holds or fails, the outcome is "undecided".
+    """
+    results = {statement.holds for statement in statements}
+    if results == {True}:
         return "confirmed"
-    return "partly confirmed" if n_holding else "not confirmed"
+    if True in results:
+        return "partly confirmed"
+    return "not confirmed" if False in results else "undecided"
 
 
 def format_outcome(statements: Sequence[Statement]) -> str:

@@ -22,7 +22,7 @@ from kibitz.live.agent.config import Config
 from kibitz.live.agent.stopping import Verdict, decide
 from kibitz.live.agent.transaction import read_arms
 from kibitz.live.events import Arm, event_time
-from kibitz.live.monitor import N_PROMISED, Alarm, has_changed, measure_regime
+from kibitz.live.monitor import N_PROMISED, Alarm, has_changed, last_observed_at, measure_regime
 from kibitz.live.store import queries
 from kibitz.live.store.schema import Database, Store
 
@@ -235,13 +235,17 @@ def format_promise(config: Config) -> str:
 
 
 def _check_simultaneous(arms: list[Arm], alarms: list[Alarm]) -> list[str]:
-    """Return a warning if the last changes of all observed arms are within an hour, or []."""
-    observed = {k for k, arm in enumerate(arms) if arm.scan}
-    last_changes = {alarm.arm: alarm.since_at for alarm in alarms}
-    times = last_changes.values()
-    if len(observed) < 2 or {*last_changes} != observed:
+    """Return a warning if the last changes of all observed arms are within an hour, or [].
+
+    An arm that has not been observed since these changes, such as a retired arm, does not count.
+    """
+    if not alarms:
         return []
-    if max(times) - min(times) > SIMULTANEOUS_SECONDS:
+    last_changes = {alarm.arm: alarm.since_at for alarm in alarms}
+    latest = max(last_changes.values())
+    observed = [k for k, arm in enumerate(arms) if last_observed_at(arm.scan) >= latest]
+    changes = [last_changes.get(k, -math.inf) for k in observed]
+    if len(observed) < 2 or latest - min(changes) > SIMULTANEOUS_SECONDS:
         return []
     return ["everything changed within an hour: check the tracking first"]
 
@@ -524,7 +528,11 @@ def format_summary(data: "xarray.Dataset") -> list[str]:
     pull_noun = "pull" if attributes["n_asks"] == 1 else "pulls"
     level = f"{1 - attributes['delta']:g}"
     if attributes["alarms"]:
-        sentences = [f"{alarm['sentence']}." for alarm in attributes["alarms"]]
+        last_alarms = {alarm["arm"]: alarm for alarm in attributes["alarms"]}.values()
+        sentences = [f"{alarm['sentence']}." for alarm in last_alarms]
+        if n_earlier := len(attributes["alarms"]) - len(last_alarms):
+            noun = "change is" if n_earlier == 1 else "changes are"
+            sentences.append(f"{n_earlier:,} earlier {noun} not shown.")
         sentences.append(
             "Means, intervals and the verdict use the rewards since the last change of each arm. All "
             f"intervals hold together at all times with probability {level}, if the means changed "

@@ -108,6 +108,7 @@ function createAlarmsCard(palette) {
   const list = html("ul", { "aria-live": "polite" });
   const promise = html("p", { class: "small soft" });
   const chart = createMeansChart(palette);
+  let current = "";
   const node = html("section", { class: "card", hidden: true }, html("h2", {}, "Changes of the means"), list, promise, chart.node);
   return {
     node,
@@ -116,8 +117,13 @@ function createAlarmsCard(palette) {
       node.hidden = text === "";
       setText(promise, `${alarms.length ? "" : "No change detected. "}${text}.`);
       chart.show(shares, report);
-      if (list.children.length === alarms.length) return;
-      list.replaceChildren(...alarms.map((alarm) => html("li", {}, `${alarm.sentence}.`)));
+      const last = [...new Map(alarms.map((alarm) => [alarm.arm, alarm])).values()];
+      const sentences = last.map((alarm) => `${alarm.sentence}.`);
+      const n_earlier = alarms.length - last.length;
+      if (n_earlier) sentences.push(`${formatPlural(n_earlier, "earlier change")} ${n_earlier === 1 ? "is" : "are"} not shown.`);
+      if (current === sentences.join("\n")) return;
+      current = sentences.join("\n");
+      list.replaceChildren(...sentences.map((sentence) => html("li", {}, sentence)));
     },
   };
 }

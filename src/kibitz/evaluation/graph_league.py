@@ -3,7 +3,7 @@
 The graphs are named graphs, files (as for the option --graph of the command line) or an ensemble:
 
 - "random" draws a graph for each problem. The kinds of graphs (`KINDS`) take turns, and so do 5, 15
-  and 40 arms, 2000 and 20 000 stages, and Gaussian and Bernoulli rewards. Every pull shows its own
+  and 40 arms, 2000 and 20,000 stages, and Gaussian and Bernoulli rewards. Every pull shows its own
   reward.
 - "hidden" is the same with kinds of graphs in which pulls can hide their own reward
   (`HIDDEN_KINDS`).
@@ -230,7 +230,7 @@ def play_graph_league(
     arms
         The number of arms. Default: 5, 15 and 40 in turn, or 10 with named graphs.
     horizon
-        The number of stages. Default: 2000 or 20 000 at random, or 5000 with named graphs.
+        The number of stages. Default: 2000 or 20,000 at random, or 5000 with named graphs.
     seed
         The seed of the graphs, of the problems and of the runs.
     file, progress, options

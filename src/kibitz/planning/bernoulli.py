@@ -47,7 +47,7 @@ CONSTANTS = {
 
 #: The measured relative error of the predicted regret (benchmarks/kibitzer_fit.py): median, 90 %
 #: quantile and maximum of the absolute error. "real tests" are 40 tests of the Upworthy archive, with
-#: T = 20 000 and looks at rates 0, 0.01 and 0.1. "fresh" are 40 random settings with T up to 2·10⁵
+#: T = 20,000 and looks at rates 0, 0.01 and 0.1. "fresh" are 40 random settings with T up to 2·10⁵
 #: and rates of looks up to 1. No constant was fitted to these tests and settings. The errors include
 #: the standard error of the simulated means, 6 to 12 %.
 ACCURACY = {

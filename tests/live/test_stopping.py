@@ -263,7 +263,7 @@ def test_each_kind_of_verdict_has_a_sentence():
     assert "(sure at 99 %, whenever you look)" in answer.sentence
     answer = verdict([(10**6, 300_000), (10**6, 300_010), (1000, 100)])
     assert answer.out == ("c",)
-    assert answer.sentence.endswith("a and b may be equal; a winner may never show.")
+    assert answer.sentence.endswith("a and b may be equal; a winner may never be found.")
     assert "percentage points per pull" in verdict([(50, 20), (50, 30)], "bounded").sentence
     answer = verdict([(50, 20.0), (50, 30.0)], "gaussian", 2.0)
     assert " per pull (sure at 95 %" in answer.sentence

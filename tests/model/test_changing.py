@@ -139,7 +139,7 @@ def test_the_command_line_takes_changes(tmp_path):
             ("--means", "1,0", "--change", "9:1,nan"),
             "--change, from stage 9 on: means must be finite",
         ),
-        (("--means", "1,0", "--change", "9:1,0,2"), "from stage 9 on: 2 means are needed, as before"),
+        (("--means", "1,0", "--change", "9:1,0,2"), "from stage 9 on: one mean is needed for each"),
         (("--means", "1,0", "--problem", str(file)), "--means cannot be used with --problem"),
         (("--problem", str(tmp_path / "none.csv")), "cannot read --problem"),
         (("--log", "x.csv", "--change", "2:1,0"), "--change cannot be used with --log"),

@@ -6,12 +6,12 @@ then the confidence bound of an optimal arm fails, the confidence bound of arm i
 *explores*: :math:`O_i<\ell_i(t)=4c\log t/\Delta_i^2`. There are three bounds on the exploring pulls.
 
 Shared observations (`bound_exploration`)
-    Count the exploring pulls of a set B of arms. The last one, of arm v, is preceded by fewer than
-    ⌈ℓ_v⌉ pulls that show v. Remove these pulls and the last one. None of the remaining pulls shows v.
-    Repeat until no pulls remain. Each arm that this procedure selects shows none of the arms that
-    were selected before it, so the selected arms contain no directed cycle of sure edges (Q_ij = 1).
-    The number of exploring pulls of B is at most W(B), the largest sum of ⌈ℓ_v⌉ over the subsets of B
-    without such a cycle. Summation by parts over the gaps bounds the regret.
+    Count the exploring pulls of a set B of arms. The last of these pulls, of arm v, is preceded by
+    fewer than ⌈ℓ_v⌉ pulls that show v. Remove these pulls and the last pull. None of the remaining
+    pulls shows v. Repeat until no pulls remain. Each arm that this procedure selects shows none of
+    the arms that were selected before it, so the selected arms contain no directed cycle of sure
+    edges (Q_ij = 1). The number of exploring pulls of B is at most W(B), the largest sum of ⌈ℓ_v⌉
+    over the subsets of B without such a cycle. Summation by parts over the gaps bounds the regret.
 Optimal arms that show (`bound_free_exploration`)
     If no confidence bound fails from stage t/4 to stage t, UCB has pulled optimal arms in all of
     these stages except for at most Σ_i ⌈ℓ_i(t)⌉. If each of these pulls shows arm j with probability
@@ -71,12 +71,12 @@ def ucb_graph(
     .. math:: E R_T \le \sum_i\Delta_i + X + \Big(\Delta_{max}+\sum_i\Delta_i\Big)\sum_{t=2}^T f(t)
 
     The first sum is the cost of the first pulls. UCB may skip the first pull of an arm that it has
-    already seen. f(t) is a bound on the probability that a
-    confidence bound fails, and X bounds the cost of the pulls that explore. X is the smallest of
-    three bounds. The first bound uses that the pulls of one arm show other arms: a clique of equally
-    good arms costs as much as a single arm. The second bound uses that optimal arms show other arms;
-    this bound does not grow with T for arms that every optimal arm shows with positive probability.
-    The third bound is for graphs of disjoint cliques. The argument is in `_graph.py`.
+    already seen. f(t) is a bound on the probability that a confidence bound fails, and X bounds the
+    cost of the pulls that explore. X is the smallest of three bounds. The first bound uses that the
+    pulls of one arm show other arms: a clique of equally good arms costs as much as a single arm. The
+    second bound uses that optimal arms show other arms; this bound does not grow with T for arms that
+    every optimal arm shows with positive probability. The third bound is for graphs of disjoint
+    cliques. The argument is in `_graph.py`.
 
     Every arm must have a self-loop (Q_ii > 0). An arm with Q_ii < 1 needs 1/Q_ii times as many pulls,
     and its bound does not use what other pulls show. The bound is at most :math:`T\Delta_{max}`. With

@@ -7,7 +7,7 @@ other arms probability 0, and the probabilities of Thompson sampling are unknown
 
 At each randomised visit, the evaluated policy chooses an arm. If the log has the same arm, the policy
 learns its reward, which is a fresh reward of that arm (replay; Li, Chu, Langford and Wang, 2011). If
-not, the visit teaches it nothing. The policy therefore learns as fast as on `n_matched` visits.
+not, the visit teaches it nothing. The policy therefore learns from `n_matched` visits only.
 
 - `value`: inverse propensity scoring, the average of m + w (X - m), where w is 1/probability if the
   arms agree and 0 if not. It is unbiased. [`low`, `high`] is a confidence sequence

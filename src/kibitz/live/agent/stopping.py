@@ -458,7 +458,7 @@ def decide(
         )
         if not rivals.size:
             winner, remaining = names[kept_arm], 0
-            sentence = f"{winner} is best: each other arm is ruled out ({confidence_text})."
+            sentence = f"{winner} is best: every other arm is ruled out ({confidence_text})."
             if len(names) == 1:
                 sentence = f"{winner} is the only arm that is not retired."
         else:
@@ -554,9 +554,11 @@ def _format_digits(value: float, digits: int) -> str:
 def _format_outlook(remaining: int | None, tied_names: list[str], rewards: str) -> str:
     if remaining is not None:
         unit_name = "views" if rewards == "bernoulli" else "observations"
-        return f" A winner may show after about {remaining:,} more {unit_name} at the present pace."
+        return (
+            f" A winner may be found after about {remaining:,} more {unit_name} at the present pace."
+        )
     if tied_names:
-        return f" {_join_names(tied_names)} may be equal; a winner may never show."
+        return f" {_join_names(tied_names)} may be equal; a winner may never be found."
     return " A winner is not in sight."
 
 

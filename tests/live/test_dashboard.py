@@ -365,7 +365,7 @@ def test_an_arm_is_possible_or_ruled_out_with_a_p_value(store, watch, serve):
         expect(page.locator(".sentence"), "No verdict yet: red not seen.")
         agent.retire("red")
         expect(best_cells[1], "best")
-        expect(page.locator(".sentence"), "green is best: each other arm is ruled out")
+        expect(page.locator(".sentence"), "green is best: every other arm is ruled out")
 
 
 # ------------------------------------------------------------------------------------ verdict
@@ -678,7 +678,7 @@ def test_all_texts_have_contrast(store, watch, serve):
 
 
 def test_the_dashboard_shows_changes_and_the_means_over_time(store, watch, serve):
-    """Blue falls from 0.9 to 0.1 after half of the asks; nothing is said about changes before."""
+    """Blue falls from 0.9 to 0.1 after half of the asks; before, the dashboard mentions no change."""
     start = time.time() - 1000
     with mock.patch("time.time", return_value=start):
         agent = create_agent(

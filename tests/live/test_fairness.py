@@ -397,7 +397,7 @@ def test_too_many_different_reads_are_rejected(url, service, monkeypatch):
 
 
 def test_a_small_request_waits_for_one_large_request_at_most(url, service):
-    """Of ten requests for 1000 decisions and an ask that comes after them, the ask is second."""
+    """An ask that comes after ten requests for 1000 decisions is answered second."""
     running_service, order = service(url), []
     running_service.send("POST", f"{PATH}/ask")
 

@@ -256,7 +256,7 @@ def test_each_kind_of_verdict_has_a_sentence():
     answer = verdict([(10_000, 1000), (10_000, 700)])
     assert (answer.winner, answer.may_stop, answer.out) == ("a", True, ("b",))
     assert (answer.loss_high, answer.remaining) == (0.0, 0)
-    assert answer.sentence == "a is best: each other arm is ruled out (95 %, whenever you look)."
+    assert answer.sentence == "a is best: every other arm is ruled out (95 %, whenever you look)."
     answer = verdict([(10_000, 1000), (10_000, 900)], delta=0.01)
     assert answer.remaining > 5000
     assert f"after about {answer.remaining:,} more views at the present pace." in answer.sentence

@@ -44,7 +44,7 @@ def test_a_corrected_typo_leaves_no_trace(url):
 @pytest.mark.parametrize("typo", [1e20, -1e20, 1e100])
 @pytest.mark.parametrize("is_first", [False, True])
 def test_a_corrected_typo_leaves_no_trace_in_the_monitor(memory, typo, is_first):
-    """If the typo is corrected before it settles, the agent is as if it had never been made.
+    """If the typo is corrected before its decision settles, it leaves no trace in the agent.
 
     If it is corrected later, the alarms stay, and the counts since the last change are exact.
     """

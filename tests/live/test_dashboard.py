@@ -385,7 +385,10 @@ def test_the_dashboard_leads_with_the_verdict_and_the_loss(store, watch, serve):
         (likely_loss,) = re.findall(r"likely about ([\d.]+)\.", verdict.sentence)
         loss = find_tile(page, "Loss if you stop now")
         assert loss.locator(".value").inner_text() == f"at most {loss_text}"
-        expect(loss.locator(".note"), "clicks in 100 views; sure at 95\u00a0%, whenever you look")
+        expect(
+            loss.locator(".note"),
+            "clicks in 100 views; at 95\u00a0% confidence, however often you check",
+        )
         assert find_tile(page, "Likely loss").locator(".value").inner_text() == f"about {likely_loss}"
         expect(find_tile(page, "Until a winner"), "not in sight")
         tops = [
@@ -472,7 +475,7 @@ def test_gaussian_rewards_have_plain_numbers(store, watch, serve):
         agent.retire("red")
         agent.add("violet")
         agent.batch([("observe", ("violet", float(x), None)) for x in rng.normal(-75.0, 30.0, 100)])
-        expect(loss.locator(".note"), "per pull; sure at 95\u00a0%")
+        expect(loss.locator(".note"), "per pull; at 95\u00a0% confidence")
         expect(loss.locator(".value"), "at most")
         sentence = page.locator(".sentence").inner_text()
         (loss_text,) = re.findall(r"at most ([\d.]+) per pull", sentence)

@@ -77,7 +77,8 @@ def simulate(
         ),
     ] = None,
     every: Annotated[
-        int | None, option.integer("--every", "Looks every so many stages, instead of --rate", LOOKS)
+        int | None,
+        option.integer("--every", "Stages from one look to the next, instead of --rate", LOOKS),
     ] = None,
     weights: Annotated[
         Any,

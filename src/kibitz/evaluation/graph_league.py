@@ -141,7 +141,7 @@ def draw_cycle(rng: Generator, n: int) -> Matrix:
 
 
 def draw_faint(rng: Generator, n: int) -> Matrix:
-    """Return random probabilities below 0.3, also those of an arm to show itself."""
+    """Return a matrix of random probabilities below 0.3, self-loops included."""
     return 0.3 * rng.random((n, n))
 
 

@@ -271,7 +271,7 @@ def move_watch(state: State, arm: int) -> None:
 def update(
     params: Any, state: State, stage: int, arm: int, n: int, total: float, is_look: bool
 ) -> State:
-    """Learn from one observation; forget what the arm showed before a change."""
+    """Learn from one observation; forget observations of the arm from before a change."""
     stats = state.statistics
     discount(state, stage)
     state.observed_at[arm] = stage

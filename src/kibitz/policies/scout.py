@@ -222,7 +222,7 @@ def make_pull(informed: bool) -> Any:
     hides = hides_informed if informed else hides_learned
 
     def pull(params: Any, state: State, stage: int, rng: Any) -> Any:
-        """Return the arm that shows most unobserved arms, or else the arm with the lowest price."""
+        """Return the arm that shows the most unobserved arms, else the arm with the lowest price."""
         stats = state.statistics
         n_arms = stats.sums.size
         if state.leader[0] < 0:  # some arms are unobserved

@@ -96,7 +96,7 @@ class Evaluation:
     def __str__(self) -> str:
         return (
             f"{self.policy} would have earned {self.value:.4g} per visit ({self.low:.4g} to "
-            f"{self.high:.4g}; sure at {1 - self.delta:.0%}, whenever you look).\n"
+            f"{self.high:.4g}; at {1 - self.delta:.0%} confidence, however often you check).\n"
             f"Self-normalised estimate: {self.self_normalised:.4g}; mean reward of the "
             f"{self.n_matched:,} matched of {self.n_visits:,} randomised visits: {self.replay:.4g}.\n"
             f"An interval of about \u00b1 {self.precision:g} needs a log of about "

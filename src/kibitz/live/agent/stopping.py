@@ -441,7 +441,7 @@ def decide(
     names = [arm.name for arm in arms if arm.status != "retired"]
     is_ruled_out = p_values[unretired_arms] <= delta
     unseen_names = [name for name, count in zip(names, data.n, strict=True) if count == 0]
-    confidence_text = f"{100 * (1 - delta):.6g} %, whenever you look"
+    confidence_text = f"at {100 * (1 - delta):.6g} % confidence, however often you check"
     if any(has_changed(arm.scan) for arm in arms):
         confidence_text += ", if the means changed when the monitor says"
     winner, remaining = None, None
@@ -535,7 +535,7 @@ def _format_loss(
         unit_text = unit_text.replace("clicks", "click").replace("points", "point")
     return (
         f"If you stop now and keep {kept_arm}, you give up at most {bound_text}{unit_text} "
-        f"(sure at {confidence_text}); likely about {_format_digits(factor * likely_loss, 1)}."
+        f"({confidence_text}); likely about {_format_digits(factor * likely_loss, 1)}."
     )
 
 

@@ -148,8 +148,8 @@ def verdict(data: Data) -> Verdict:
     )
     results = [statement.holds for statement in statements]
     summary = (
-        f"of {len(rates)} values of ε, 1/Δ has the lowest regret at {results.count(True)}, not the "
-        f"lowest at {results.count(False)}, undecided at {results.count(None)}"
+        f"1/Δ has the lowest regret at {results.count(True)} of {len(rates)} values of ε; it does "
+        f"not at {results.count(False)}, and {results.count(None)} are undecided"
     )
     return judge(statements, summary, finding)
 

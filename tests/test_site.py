@@ -223,6 +223,13 @@ def test_pages_open_from_a_folder_and_fit_the_screen(parsed_pages, browser):
     context.close()
 
 
+def test_punctuation_stays_on_the_line_of_its_formula(parsed_pages):
+    for path in parsed_pages:
+        html = path.read_text(encoding="utf-8")
+        breaks = re.findall(r"</math>(?:</span>)?[.,;:?!)\]]+(?![.,;:?!)\]]|</span>).*", html)
+        assert not breaks, path.name
+
+
 def test_code_has_a_copy_button_and_output_has_none(site, browser):
     page = browser.new_page()
     page.goto((site / "tutorials/first.html").as_uri())

@@ -280,7 +280,7 @@ def test_a_matrix_that_is_not_square_is_rejected_before_it_is_read():
 @pytest.mark.parametrize("rate", [0.0, 1e-6, 1e-5, 1e-4])
 @pytest.mark.parametrize("horizon", [2, 10**4, 10**6, 10**9, 2**53])
 def test_lemmas_of_the_paper_come_out_of_the_graph_bound(rate, horizon):
-    """The paper's two observers are the graph without edges and with looks."""
+    """With looks, the graph without edges is the paper's passive or active observer."""
     passive_looks, active_looks = passive(rate, WEIGHTS), active(rate)
     pairs = [
         (lower.graph_fixed_stage, lower.passive_fixed_stage, passive_looks),

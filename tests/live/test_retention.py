@@ -240,7 +240,7 @@ def test_a_kill_between_statements_leaves_all_or_nothing(memory, operation):
 @pytest.mark.slow
 @pytest.mark.parametrize("operation", ["compact", "erase"])
 def test_a_kill_on_postgresql_leaves_all_or_nothing(database, operation):
-    """PostgreSQL keeps this promise too; each statement gets a new agent."""
+    """A process is killed before each SQL statement in turn; each statement gets a new agent."""
     key = "visitor-9@example.org"
     for statement in itertools.count():
         name = f"agent-{statement}"

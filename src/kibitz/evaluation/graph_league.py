@@ -73,7 +73,7 @@ def draw_nearest(rng: Generator, n: int) -> Matrix:
 
 
 def draw_blocks(rng: Generator, n: int) -> Matrix:
-    """Return two groups that show themselves with probability 0.3 and each other with 0.02."""
+    """Return a graph with edge probability 0.3 within each of two groups, and 0.02 between them."""
     group = rng.integers(0, 2, n)
     return np.maximum(np.where(group[:, None] == group, 0.3, 0.02), np.eye(n))
 
@@ -86,7 +86,7 @@ def draw_chain(rng: Generator, n: int) -> Matrix:
 
 
 def draw_popular(rng: Generator, n: int) -> Matrix:
-    """Return arms that every pull shows with a probability of their own, mostly small."""
+    """Return a graph in which every pull shows arm j with probability p_j, which is mostly small."""
     return np.maximum(np.tile(rng.random(n) ** 4, (n, 1)), np.eye(n))
 
 

@@ -77,10 +77,11 @@ def main(observers: Sequence[str]) -> None:
                     errors.setdefault(kind, []).append((prediction - mean) / without_looks)
                     print(f"{gaps[:5]} early, ε={rate:.2g}, {observer} {mean:.4g} {prediction:.4g}")
     for kind, values in errors.items():
-        absolute = np.abs(values)
+        absolute_errors = np.abs(values)
         print(
             f"{kind}: {len(values)} settings, median {np.median(values):+.3f}, "
-            f"nine of ten within {np.quantile(absolute, 0.9):.3f}, worst {absolute.max():.3f}"
+            f"nine of ten within {np.quantile(absolute_errors, 0.9):.3f}, "
+            f"worst {absolute_errors.max():.3f}"
         )
 
 

@@ -100,8 +100,8 @@ def test_lookout_counts_corrected_reports_ahead_exactly(memory):
         row = agent.store.read(lambda db: queries.read_agent(db, "checkout"))
         state = policy_state.from_json(row.state, policy_state.init(agent.config, 2))
         assert state.looks_ahead.tolist() == [101, 0]
-        counted = policy_state.count_ahead(agent.config, state)
-        mean = counted.statistics.sums[0] / counted.statistics.n_observed[0]
+        counted_state = policy_state.count_ahead(agent.config, state)
+        mean = counted_state.statistics.sums[0] / counted_state.statistics.n_observed[0]
         assert agent.config.unit * mean == pytest.approx(0.7)
 
 

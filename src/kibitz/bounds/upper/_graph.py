@@ -131,16 +131,16 @@ def _bound_at(
         shown_rates, look_rates, slopes, own, horizon, power, max_seen
     )
     is_free = free_needs < needs_after_first
-    alone = np.where(is_free, free_needs, needs_after_first)
+    needs_alone = np.where(is_free, free_needs, needs_after_first)
     costs = [
         bound_exploration(gaps, needs_after_first, shows),
-        float((gaps * alone)[is_free].sum())
+        float((gaps * needs_alone)[is_free].sum())
         + bound_exploration(gaps, np.where(is_free, 0.0, needs_after_first), shows),
     ]
     if not look_rates.any():
         costs.append(bound_cliques(gaps, needs_after_first, shows, sd))
     total = float(gaps.sum()) + min(costs) + (gaps.max() + float(gaps.sum())) * failures
-    return total, gaps * np.where(is_optimal, 0.0, 1 + alone + 2 * failures)
+    return total, gaps * np.where(is_optimal, 0.0, 1 + needs_alone + 2 * failures)
 
 
 def _bound_failure(t: FloatArray, power: float, max_seen: int) -> FloatArray:
@@ -210,18 +210,18 @@ def bound_exploration(gaps: FloatArray, counts: FloatArray, shows: "csr_array") 
     total = float((gaps * counts)[arms[~has_sure_loop]].sum())
     arms = arms[has_sure_loop]
     arms = arms[np.argsort(-gaps[arms], kind="stable")]
-    sure = shows[arms][:, arms] >= 1
-    _, labels = connected_components(sure, directed=True, connection="strong")
+    sure_edges = shows[arms][:, arms] >= 1
+    _, labels = connected_components(sure_edges, directed=True, connection="strong")
     order = np.argsort(labels, kind="stable")
     for component in np.split(order, np.flatnonzero(np.diff(labels[order])) + 1):
         own_gaps, own_counts = gaps[arms[component]], counts[arms[component]]
         if component.size == 1:
             total += float(own_gaps[0] * own_counts[0])
         elif component.size <= MAX_EXACT_ARMS:
-            is_sure = sure[component][:, component].toarray()
+            is_sure = sure_edges[component][:, component].toarray()
             total += _sum_by_parts(own_gaps, _find_largest_acyclic(is_sure, own_counts))
         else:
-            for clique in _cover_by_cliques(sure[component][:, component].tocsr()):
+            for clique in _cover_by_cliques(sure_edges[component][:, component].tocsr()):
                 total += _sum_by_parts(own_gaps[clique], np.maximum.accumulate(own_counts[clique]))
     return total
 
@@ -267,12 +267,14 @@ def _cover_by_cliques(sure: "csr_array") -> list[list[int]]:
     clique_of = np.full(sure.shape[0], -1)
     for arm in range(sure.shape[0] - 1, -1, -1):  # small gaps first: they have large counts
         neighbours = mutual.indices[mutual.indptr[arm] : mutual.indptr[arm + 1]]
-        joined, n_neighbours = np.unique(
+        joined_cliques, n_neighbours = np.unique(
             clique_of[neighbours[clique_of[neighbours] >= 0]], return_counts=True
         )
-        is_full = [n == len(cliques[clique]) for clique, n in zip(joined, n_neighbours, strict=True)]
+        is_full = [
+            n == len(cliques[clique]) for clique, n in zip(joined_cliques, n_neighbours, strict=True)
+        ]
         if any(is_full):
-            clique_of[arm] = joined[is_full.index(True)]
+            clique_of[arm] = joined_cliques[is_full.index(True)]
             cliques[clique_of[arm]].insert(0, arm)
         else:
             clique_of[arm] = len(cliques)

@@ -24,7 +24,8 @@ CODE_POINTS = (
     (0x2308, 0x230B), (0x23B0, 0x23E1), (0x27E6, 0x27EF), (0x2A00, 0x2A0F), (0x2A7D, 0x2A7E),
     (0x1D434, 0x1D467), (0x1D49C, 0x1D4CF), (0x1D538, 0x1D56B), (0x1D6E2, 0x1D71B),
 )  # fmt: skip
-PUNCTUATION = re.compile(r"[.,;:?!)\]]+")
+# docutils leaves a null character and a space in the place of an escaped space
+PUNCTUATION = re.compile(r"(?:\0 )?([.,;:?!)\]]+)")
 MAX_INLINE_LENGTH = 24  # characters of TeX that fit on a line of a phone
 STYLESHEET = """@font-face {{
   font-family: "STIX Two Math of kibitz";
@@ -213,7 +214,7 @@ def attach_punctuation(app, document, page_name) -> None:
     for node in document.findall(math):
         following = node.next_node(descend=False, siblings=True)
         if isinstance(following, Text) and (found := PUNCTUATION.match(following)):
-            node["punctuation"] = found[0]
+            node["punctuation"] = found[1]
             node.parent.replace(following, Text(following[found.end() :]))
 
 

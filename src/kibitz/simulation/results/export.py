@@ -21,9 +21,9 @@ def to_pandas(data: "xarray.Dataset", variable: str | None = None) -> "pandas.Da
         A result of `simulate`, `sweep`, `race`, `league` or `compare`.
     variable
         The variable to return, such as "regret": one row for each combination of its coordinates
-        (policy, run and stage). By default, there is one row for each policy, swept value and run,
-        and the columns are all variables with one value per row, such as `final_regret`; each arm has
-        a column of `n_pulls` and `n_looks` ("n_pulls_0", "n_pulls_1", ...).
+        (policy, run and stage). By default, the rows are the policies, swept values and runs, and the
+        columns all variables that have one value for each of them, such as `final_regret`; each arm
+        has a column of `n_pulls` and `n_looks` ("n_pulls_0", "n_pulls_1", ...).
     """
     import xarray
 

@@ -466,11 +466,11 @@ def soak(url, folder, seconds):
             values = service.port, tokens[1], name, child_pipe
             processes.append((FORK.Process(target=run_hostile_clients, args=values), pipe))
             processes[-1][0].start()
-    attacked, medians, n_failed = [], [], 0
+    attacked_latencies, medians, n_failed = [], [], 0
     with probe(service.port) as probes:
         while time.monotonic() < deadline:
             latencies, n_new = measure_asks(service.port, tokens[0], seconds / 10)
-            attacked, n_failed = attacked + latencies, n_failed + n_new
+            attacked_latencies, n_failed = attacked_latencies + latencies, n_failed + n_new
             medians.append(np.median(latencies))
             memory.append(service.read_memory())
     for process, _ in processes:
@@ -485,7 +485,7 @@ def soak(url, folder, seconds):
     print(f"soak: {seconds:g} s, {len(acknowledged)} acknowledged visits, {n_lost} lost, ", end="")
     print(f"{len(errors)} clients failed {errors[:1] or ''}, exit code {code}")
     print(f"  quiet:    {describe(quiet)}")
-    print(f"  attacked: {describe(attacked)}, {n_failed} failed")
+    print(f"  attacked: {describe(attacked_latencies)}, {n_failed} failed")
     print(f"  median in each tenth: {', '.join(f'{ms:.0f}' for ms in medians)} ms")
     n_lines = len((folder / "soak.log").read_text().splitlines())
     print(f"  memory {', '.join(f'{mb:.0f}' for mb in memory)} MB, {n_lines} lines of log")

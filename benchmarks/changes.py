@@ -4,9 +4,9 @@ Usage: python benchmarks/changes.py (still | development | held-out) [horizon pr
 
 Each kind of problem comes with 2, 5 and 20 arms and with Gaussian and Bernoulli rewards, and looks
 arrive at a rate of 0.1 or 1. `problems` is the number of random problems for each of these settings.
-The rules of lookout were chosen on the development part, at horizons of 10 000 and 100 000. The
-held-out part has other kinds of problems and was played once, after the last change of lookout. Every
-rival plays with several settings. "One setting" is the setting that is best for all problems
+The rules of lookout were chosen on the development part, at horizons of 10,000 and 100,000. The
+held-out part has other kinds of problems and was simulated once, after the last change of lookout.
+Every rival plays with several settings. "One setting" is the setting that is best for all problems
 together; "hindsight" is the best of all rivals and settings for each problem. The script prints
 geometric means of the regret divided by lookout's. docs/reference/lookout.md quotes the results.
 """

@@ -3,7 +3,7 @@
 The problems have two, three, five or twenty arms, equal or unequal gaps, and horizons from 10⁴ to
 10⁶. The rate of looks is 0 or a multiple of (Σ 1/Δ²)/T, where Δ are the positive gaps and T is the
 horizon; the multiples give few, enough or plenty of looks. Looks arrive at a steady rate or, in the
-settings with T = 50 000, early in the run. None of these settings was used to fit kibitzer's
+settings with T = 50,000, early in the run. None of these settings was used to fit kibitzer's
 prediction (benchmarks/kibitzer_fit.py). With the argument `kibitzer`, the script measures only that
 policy. The script prints each setting and then the numbers in
 `kibitz.planning.prediction.ACCURACY`. The simulated means have standard errors of 1 to 5 %.
@@ -77,10 +77,11 @@ def main(observers: Sequence[str]) -> None:
                     errors.setdefault(kind, []).append((prediction - mean) / without_looks)
                     print(f"{gaps[:5]} early, ε={rate:.2g}, {observer} {mean:.4g} {prediction:.4g}")
     for kind, values in errors.items():
-        absolute = np.abs(values)
+        absolute_errors = np.abs(values)
         print(
             f"{kind}: {len(values)} settings, median {np.median(values):+.3f}, "
-            f"nine of ten within {np.quantile(absolute, 0.9):.3f}, worst {absolute.max():.3f}"
+            f"nine of ten within {np.quantile(absolute_errors, 0.9):.3f}, "
+            f"worst {absolute_errors.max():.3f}"
         )
 
 

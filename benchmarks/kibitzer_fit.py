@@ -261,17 +261,20 @@ def print_accuracy(part: str, results: list[dict[str, Any]], constants: dict[str
     """Print the relative errors of the predictions, and the noise of the simulated means."""
     for policy, values in constants.items():
         for kind in ("all", "no looks", "looks"):
-            used = [r for r in results if policy in r and kind in {"all", _kind(r)}]
-            if not used:
+            used_results = [r for r in results if policy in r and kind in {"all", _kind(r)}]
+            if not used_results:
                 continue
-            errors = np.array([predict(r, values) / r[policy]["mean"] - 1 for r in used])
-            noise = np.median([r[policy]["sem"] / r[policy]["mean"] for r in used])
-            total = sum(predict(r, values) for r in used) / sum(r[policy]["mean"] for r in used)
-            absolute = np.abs(errors)
+            errors = np.array([predict(r, values) / r[policy]["mean"] - 1 for r in used_results])
+            noise = np.median([r[policy]["sem"] / r[policy]["mean"] for r in used_results])
+            total = sum(predict(r, values) for r in used_results) / sum(
+                r[policy]["mean"] for r in used_results
+            )
+            absolute_errors = np.abs(errors)
             print(
-                f"{part}, {policy}, {kind}: {len(used)} settings, total {total:.2f}, "
-                f"median {np.median(absolute):.3f}, nine of ten {np.quantile(absolute, 0.9):.3f}, "
-                f"worst {absolute.max():.2f} (standard error of the simulation {noise:.3f})"
+                f"{part}, {policy}, {kind}: {len(used_results)} settings, total {total:.2f}, "
+                f"median {np.median(absolute_errors):.3f}, "
+                f"nine of ten {np.quantile(absolute_errors, 0.9):.3f}, "
+                f"worst {absolute_errors.max():.2f} (standard error of the simulation {noise:.3f})"
             )
 
 

@@ -116,17 +116,19 @@ def crossing(kappa, v, zeta, beta, table, n_times=200, n_slopes=56):
     times = np.exp(np.linspace(np.log(kappa), np.log(max(4 * kappa, end / zeta)), n_times + 1))
     slopes = np.exp(np.linspace(np.log(0.3 * root), np.log(1.3 * highest), n_slopes))
     rows = lower_exponents(v, zeta, beta, times, slopes, table)
-    single = max([rows[:, j].min() for j in range(n_slopes)])  # the exponent of the best single λ
+    single_exponent = max(
+        [rows[:, j].min() for j in range(n_slopes)]
+    )  # the exponent of the best single λ
     around = min([rows[i].max() for i in range(times.size)])  # about log(1/p), which scales the costs
     rows = np.minimum(rows, around + 6)  # lower values stay valid; higher values do not help
     peaks = np.array([rows[:, j].max() for j in range(n_slopes)])
     matrix = np.exp(rows - peaks)
     mixture = solve_weights(matrix, np.exp(around - peaks), 2000)
-    least = np.inf
+    least_sum = np.inf
     for i in range(matrix.shape[0]):
-        least = min(least, (mixture * matrix[i]).sum())
-    single_bound = np.exp(-single)
-    mixture_bound = (mixture * np.exp(-peaks)).sum() / least if least > 0 else 1.0
+        least_sum = min(least_sum, (mixture * matrix[i]).sum())
+    single_bound = np.exp(-single_exponent)
+    mixture_bound = (mixture * np.exp(-peaks)).sum() / least_sum if least_sum > 0 else 1.0
     return min(1.0, single_bound, mixture_bound)
 
 

@@ -387,7 +387,7 @@ def time_stage(setting, policy) -> float:
 
 
 def main():
-    """Measure one library; `measure` runs this with the Python of its environment."""
+    """Measure one library; `measure` runs this script in the library's environment."""
     if sys.argv[1:] == ["regret"]:
         compare_regret()
         return

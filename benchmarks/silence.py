@@ -5,7 +5,7 @@ Clicks are reported after a delay; a missing click is known only when the patien
 - silence at once: a pending decision counts as no click, and a click corrects it;
 - pending pulls: a pending decision counts in the width of the index, not in the mean (the rule for
   agents without `silence`, see `kibitz.live.agent.pending`);
-- settled only: the mean is over settled decisions, and all later ones count as pending pulls.
+- settled only: the mean is over settled decisions, and all later decisions count as pending pulls.
 
 Run `python benchmarks/silence.py`; it takes a few minutes.
 """

@@ -42,9 +42,9 @@ kibitz simulate --policy ucb_double --policy kibitzer --means 2,1.8,0.5,0.2 \\
 kibitz trace --policy ucb --means 2,1.8,0.5 --observer active --rate 0.3 \\
     --horizon 12
 """,
-        "The run is run `--run` of `kibitz simulate` with the same seed. The table shows the index "
-        "of each arm before the pull; without an index, it shows the mean. The Python function is "
-        "[`kibitz.trace`](../reference/trace.md).",
+        "The run is run number `--run` of `kibitz simulate` with the same seed. The table shows the "
+        "index of each arm before the pull; without an index, it shows the mean. The Python function "
+        "is [`kibitz.trace`](../reference/trace.md).",
     ),
     "policies": Extra(
         "kibitz policies\n",

@@ -9,11 +9,12 @@ is opened from a folder.
 
 import base64
 import io
+import re
 from importlib.resources import files
 from pathlib import Path
 from xml.etree import ElementTree
 
-from docutils.nodes import SkipNode
+from docutils.nodes import SkipNode, Text, math
 from fontTools import subset
 from latex2mathml.converter import convert
 
@@ -23,6 +24,8 @@ CODE_POINTS = (
     (0x2308, 0x230B), (0x23B0, 0x23E1), (0x27E6, 0x27EF), (0x2A00, 0x2A0F), (0x2A7D, 0x2A7E),
     (0x1D434, 0x1D467), (0x1D49C, 0x1D4CF), (0x1D538, 0x1D56B), (0x1D6E2, 0x1D71B),
 )  # fmt: skip
+# docutils leaves a null character and a space in the place of an escaped space
+PUNCTUATION = re.compile(r"(?:\0 )?([.,;:?!)\]]+)")
 MAX_INLINE_LENGTH = 24  # characters of TeX that fit on a line of a phone
 STYLESHEET = """@font-face {{
   font-family: "STIX Two Math of kibitz";
@@ -189,6 +192,8 @@ def write_inline(writer, node) -> None:
     formula = to_mathml(text, "inline")
     if len(text) > MAX_INLINE_LENGTH:
         formula = f'<span class="math-long">{formula}</span>'
+    if "punctuation" in node:
+        formula = f'<span class="math-stop">{formula}{node["punctuation"]}</span>'
     writer.body.append(formula)
     raise SkipNode
 
@@ -201,7 +206,20 @@ def write_block(writer, node) -> None:
     raise SkipNode
 
 
+def attach_punctuation(app, document, page_name) -> None:
+    """Move the punctuation after each inline formula into the formula's node.
+
+    Otherwise, browsers may break the line between the formula and the punctuation.
+    """
+    for node in document.findall(math):
+        following = node.next_node(descend=False, siblings=True)
+        if isinstance(following, Text) and (found := PUNCTUATION.match(following)):
+            node["punctuation"] = found[1]
+            node.parent.replace(following, Text(following[found.end() :]))
+
+
 def setup(app) -> dict[str, bool]:
     """Register this file as a Sphinx extension."""
     app.add_html_math_renderer("mathml", (write_inline, None), (write_block, None))
+    app.connect("doctree-resolved", attach_punctuation)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

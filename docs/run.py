@@ -435,11 +435,11 @@ def plain_markdown(text: str, page: Path) -> str:
     text = re.sub(r"^```\{.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
     text = re.sub(r"^:{3,}.*$", "", text, flags=re.MULTILINE)
 
-    def absolute(link: re.Match[str]) -> str:
+    def link_to_repository(link: re.Match[str]) -> str:
         target = os.path.relpath((page.parent / link[1]).resolve(), DOCS.resolve())
         return f"]({REPOSITORY}{target}{link[2] or ''})"
 
-    return re.sub(r"\]\(([^)#:]+)(#[^)]*)?\)", absolute, text)
+    return re.sub(r"\]\(([^)#:]+)(#[^)]*)?\)", link_to_repository, text)
 
 
 def as_markdown(output: Output, page: Path) -> str:

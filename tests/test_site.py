@@ -34,9 +34,9 @@ FIND_HIDDEN_SCRIPT = """
             if (['auto', 'scroll'].includes(getComputedStyle(up).overflowX)) return false
         return true
     }).map(e => e.textContent)"""
-# JavaScript that returns the code blocks wider than their box
+# JavaScript that returns the code blocks and formulas wider than their box
 FIND_CUT_CODE_SCRIPT = """
-    [...document.querySelectorAll('pre')].filter(e => e.scrollWidth > e.clientWidth + 1)
+    [...document.querySelectorAll('pre, .math-block')].filter(e => e.scrollWidth > e.clientWidth + 1)
         .map(e => e.textContent)"""
 BUILD_SECONDS = 600  # a build on a new machine compiles all policies
 NOTEBOOK_PAGES = [
@@ -212,7 +212,7 @@ def test_pages_open_from_a_folder_and_fit_the_screen(parsed_pages, browser):
             page.set_viewport_size({"width": width, "height": 900})
             page_width = page.evaluate("document.documentElement.scrollWidth")
             wide_pages += [(path.name, page_width)] if page_width > width else []
-            if width > 1000:  # on a wide screen, code fits without scrolling
+            if width > 1000:  # on a wide screen, code and formulas fit without scrolling
                 cut_texts += [(path.name, code) for code in page.evaluate(FIND_CUT_CODE_SCRIPT)]
             hidden_elements += [(path.name, text) for text in page.evaluate(FIND_HIDDEN_SCRIPT)]
     assert not wide_pages
@@ -221,6 +221,13 @@ def test_pages_open_from_a_folder_and_fit_the_screen(parsed_pages, browser):
     assert not [url for url in requests if not url.startswith(("file:", "data:"))]
     assert not script_errors
     context.close()
+
+
+def test_punctuation_stays_on_the_line_of_its_formula(parsed_pages):
+    for path in parsed_pages:
+        html = path.read_text(encoding="utf-8").partition("<article")[2].partition("</article>")[0]
+        breaks = re.findall(r"</math>(?:</span>)?[.,;:?!)\]]+(?![.,;:?!)\]]|</span>).*", html)
+        assert not breaks, path.name
 
 
 def test_code_has_a_copy_button_and_output_has_none(site, browser):

@@ -246,7 +246,7 @@ def test_the_leading_form_is_smaller_and_of_the_same_order():
     for rate in (0.0, 0.001, 0.1, 1.0):
         leading = lower.hidden_rise(5, 0.4, rate, 10**6, form="leading", **options)
         assert leading <= lower.hidden_rise(5, 0.4, rate, 10**6, **options) <= 4 * leading
-    # with looks, the bound does not grow with T; without, its product with the regret is of order T
+    # with looks, the bound does not grow with T; without looks, bound times regret is of order T
     with_looks = lower.hidden_rise(5, 0.4, 0.1, [10**6, 10**8], **options)
     assert with_looks[1] == pytest.approx(with_looks[0], rel=0.1)
     without = lower.hidden_rise(5, 0.4, 0.0, [10**6, 10**8], **options)

@@ -223,7 +223,7 @@ def test_looks_never_help_if_every_arm_is_optimal():
 
 
 def test_each_epoch_of_base_two_is_the_square_of_the_previous_epoch():
-    """Check that the first epoch has 2 stages and each length is the square of the previous one."""
+    """Check that epoch 0 has 2 stages and each length is the square of the one before."""
     assert [complexity.epoch_length(m) for m in range(6)] == [2, 4, 16, 256, 65536, 2**32]
     assert complexity.epoch_length(9) == 2**512
     np.testing.assert_allclose(

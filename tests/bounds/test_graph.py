@@ -208,11 +208,11 @@ def test_constant_of_bernoulli_rewards_has_the_divergence():
 
 
 def test_complexity_of_a_problem_with_a_feedback():
-    scaled = gaussian([8.0, 4.0, 0.0], sd=4)
-    plain = complexity.graph([0, 1, 2], make_star(2, 3))
-    result = complexity.graph(scaled, graph(make_star(2, 3)))
-    assert result.constant == pytest.approx(4 * plain.constant)
-    assert result.pulls == pytest.approx(plain.pulls)
+    scaled_problem = gaussian([8.0, 4.0, 0.0], sd=4)
+    unscaled_result = complexity.graph([0, 1, 2], make_star(2, 3))
+    result = complexity.graph(scaled_problem, graph(make_star(2, 3)))
+    assert result.constant == pytest.approx(4 * unscaled_result.constant)
+    assert result.pulls == pytest.approx(unscaled_result.pulls)
     assert complexity.graph(PROBLEM, full()).regime == "bounded"
     assert complexity.graph(PROBLEM, graph(np.eye(4), looks=passive(every(10)))).regime == "bounded"
     with pytest.raises(ValueError, match=r"^problem must be Gaussian with equal standard dev"):
@@ -280,7 +280,7 @@ def test_a_matrix_that_is_not_square_is_rejected_before_it_is_read():
 @pytest.mark.parametrize("rate", [0.0, 1e-6, 1e-5, 1e-4])
 @pytest.mark.parametrize("horizon", [2, 10**4, 10**6, 10**9, 2**53])
 def test_lemmas_of_the_paper_come_out_of_the_graph_bound(rate, horizon):
-    """The paper's two observers are the graph without edges and with looks."""
+    """With looks, the graph without edges is the paper's passive or active observer."""
     passive_looks, active_looks = passive(rate, WEIGHTS), active(rate)
     pairs = [
         (lower.graph_fixed_stage, lower.passive_fixed_stage, passive_looks),
@@ -462,12 +462,12 @@ def test_cover_by_cliques_is_never_below_the_exact_value(monkeypatch):
         gaps = np.sort(rng.uniform(0.1, 1, 8))
         counts = np.ceil(4 / gaps**2)
         monkeypatch.setattr(_graph, "MAX_EXACT_ARMS", 18)
-        exact = _graph.bound_exploration(gaps, counts, sparse.csr_array(shows))
+        exact_bound = _graph.bound_exploration(gaps, counts, sparse.csr_array(shows))
         monkeypatch.setattr(_graph, "MAX_EXACT_ARMS", 1)
-        covered = _graph.bound_exploration(gaps, counts, sparse.csr_array(shows))
-        assert exact <= covered * (1 + 1e-12)
-        assert covered <= (gaps * counts).sum() * (1 + 1e-12)
-        assert n > 0 or covered == pytest.approx(exact)
+        cover_bound = _graph.bound_exploration(gaps, counts, sparse.csr_array(shows))
+        assert exact_bound <= cover_bound * (1 + 1e-12)
+        assert cover_bound <= (gaps * counts).sum() * (1 + 1e-12)
+        assert n > 0 or cover_bound == pytest.approx(exact_bound)
 
 
 def test_failures_bound_random_walks():
@@ -535,8 +535,8 @@ def test_regret_is_bounded_if_and_only_if_every_optimal_arm_shows_every_arm():
         assert (bound < math.inf) == (hub == 0)
         assert (bound < math.inf) == (complexity.graph(STAR_GAPS, make_star(hub)).constant == 0)
     assert upper.ucb_graph([0, 0, 1], [[1, 0, 0.1], [0, 1, 0], [0, 0, 1]]) == math.inf
-    tied = upper.ucb_graph([0, 0, 1], [[1, 0, 0.1], [0, 1, 0.2], [0, 0, 1]])
-    assert tied < math.inf
+    bound_of_tie = upper.ucb_graph([0, 0, 1], [[1, 0, 0.1], [0, 1, 0.2], [0, 0, 1]])
+    assert bound_of_tie < math.inf
     long_horizon = upper.ucb_graph(STAR_GAPS, make_star(0), 2**53)
     assert long_horizon == pytest.approx(upper.ucb_graph(STAR_GAPS, make_star(0)), rel=1e-2)
     assert upper.ucb_graph(STAR_GAPS, np.eye(5), rate=0.1) < math.inf

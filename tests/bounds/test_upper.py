@@ -601,15 +601,15 @@ def elimination_rounds(averages, log_horizon, alpha):
     The average reward of an arm after s rounds is averages[s − 1, arm].
     """
     n_rounds, n_arms = averages.shape
-    eliminated = np.full(n_arms, math.inf)
+    rounds = np.full(n_arms, math.inf)
     for s in range(1, n_rounds + 1):
         if math.log(s) >= log_horizon:
             break
         width = math.sqrt(2 * alpha / s * (log_horizon - math.log(s)))
-        is_left = np.isinf(eliminated)
+        is_left = np.isinf(rounds)
         is_dropped = is_left & (averages[s - 1] + 2 * width < averages[s - 1][is_left].max())
-        eliminated[is_dropped] = s
-    return eliminated
+        rounds[is_dropped] = s
+    return rounds
 
 
 def test_an_adversary_within_the_radii_keeps_an_arm_twice_as_long_as_printed():

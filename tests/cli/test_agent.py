@@ -327,7 +327,7 @@ def count_looks(store):
 
 
 def test_import_counts_each_row_once_and_resumes(agent, tmp_path):
-    """A wrong row names its line; nothing of its transaction is counted, and a repeat goes on."""
+    """The error names the line of a wrong row; its transaction counts nothing; a repeat resumes."""
     store, file = tmp_path / "shop.db", tmp_path / "history.csv"
     write_history(file, 2500, row1700="pink,1,visitor-x")
     code, out, error = agent("import", "checkout", file)

@@ -248,12 +248,12 @@ def test_completion_can_be_installed(kibitz):
 
 @pytest.mark.skipif(os.name != "posix", reason="a shell of POSIX")
 @pytest.mark.parametrize("args", [["policies"], ["--help"], ["simulate", "--help"], PLAN])
-@pytest.mark.parametrize("buffered", [True, False])
-def test_broken_pipe_ends_without_a_message(args, buffered):
+@pytest.mark.parametrize("is_buffered", [True, False])
+def test_broken_pipe_ends_without_a_message(args, is_buffered):
     """Check a reader that closes the pipe early, as in `kibitz ... | head -1`."""
     read_end, write_end = os.pipe()
     os.close(read_end)
-    command = [sys.executable, *([] if buffered else ["-u"]), "-m", "kibitz.cli", *args]
+    command = [sys.executable, *([] if is_buffered else ["-u"]), "-m", "kibitz.cli", *args]
     process = subprocess.run(command, stdout=write_end, stderr=subprocess.PIPE, timeout=300)
     os.close(write_end)
     assert (process.returncode, process.stderr) == (141, b"")

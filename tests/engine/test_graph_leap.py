@@ -155,7 +155,7 @@ def test_rare_shows_do_not_prevent_leaps():
 
 @pytest.mark.parametrize("n_stages", [1, 100])
 def test_rare_edges_have_their_conditional_distribution(n_stages):
-    """Compare with Bernoulli variables given that one of them is 1; 1e-5 false alarms."""
+    """Compare with Bernoulli variables given that one is 1; false alarms have probability 1e-5."""
     probabilities = [0.3, 0.0, 0.009, 0.004, 1.0, 0.006]
     graph = make_graph(kb.graph([probabilities] * 6, loops=True).shows, 6)
     looks = make_looks(kb.bandit(), np.zeros(6), 10)

@@ -99,16 +99,16 @@ def test_holm_agrees_with_its_definition():
     rng = np.random.default_rng(3)
     for p_values in rng.random((50, 6)) ** 3:
         p_values[2] = math.nan
-        adjusted = holm(p_values)
-        assert math.isnan(adjusted[2])
-        compared = [n for n in range(6) if n != 2]
+        adjusted_p_values = holm(p_values)
+        assert math.isnan(adjusted_p_values[2])
+        compared_rows = [n for n in range(6) if n != 2]
         for alpha in np.linspace(0.001, 0.999, 97):
-            rejected = set()  # step down until the first p-value above its limit
-            for step, n in enumerate(sorted(compared, key=lambda n: p_values[n])):
-                if p_values[n] > alpha / (len(compared) - step):
+            rejected_rows = set()  # step down until the first p-value above its limit
+            for step, n in enumerate(sorted(compared_rows, key=lambda n: p_values[n])):
+                if p_values[n] > alpha / (len(compared_rows) - step):
                     break
-                rejected.add(n)
-            assert rejected == {n for n in compared if adjusted[n] <= alpha}
+                rejected_rows.add(n)
+            assert rejected_rows == {n for n in compared_rows if adjusted_p_values[n] <= alpha}
 
 
 def test_the_bootstrap_agrees_with_a_loop():
@@ -117,8 +117,8 @@ def test_the_bootstrap_agrees_with_a_loop():
     low, high = bootstrap_t(sample, 0.9, 400)
     rng, quotients = np.random.default_rng(module.RESAMPLE_SEED), []
     for _ in range(400):
-        resampled = sample[0][rng.integers(9, size=9)]
-        quotients.append((resampled.mean() - sample.mean()) / stats.sem(resampled))
+        new_sample = sample[0][rng.integers(9, size=9)]
+        quotients.append((new_sample.mean() - sample.mean()) / stats.sem(new_sample))
     quotients.sort()
     error = stats.sem(sample[0])
     assert low[0] == pytest.approx(sample.mean() - quotients[400 - 1 - 20] * error)

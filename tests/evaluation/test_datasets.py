@@ -98,19 +98,19 @@ def test_scores_agree_with_a_recomputation_from_single_simulations(small_file):
     data = play_tests(problems, policies, horizon=300, runs=3, seed=4)
     scores = score_policies(data, problems)
     assert scores["setting"]["horizon"] == 300
-    even = sum(300 * problem.gaps.mean() for problem in problems.values())
+    even_split_loss = sum(300 * problem.gaps.mean() for problem in problems.values())
     for rate in (0.0, 0.01, 0.1):
         regret = dict.fromkeys(policies, 0.0)
         for name, problem in problems.items():
             seed = np.random.SeedSequence([4, *name.encode()]).generate_state(1)[0]
-            played = kibitz.simulate(
+            data_of_test = kibitz.simulate(
                 problem, kibitz.active(rate), policies, horizon=300, runs=3, seed=int(seed)
             )
             for label in policies:
-                regret[label] += float(played.final_regret.sel(policy=label).mean())
+                regret[label] += float(data_of_test.final_regret.sel(policy=label).mean())
         for label in policies:
             score = scores["policies"][label][f"{rate:g}"]
-            assert score["share"] == pytest.approx(regret[label] / even)
+            assert score["share"] == pytest.approx(regret[label] / even_split_loss)
             ratio = regret[label] / regret["kibitzer:rewards=bernoulli"]
             assert score["ratio"] == pytest.approx(ratio)
             assert score["share_low"] <= score["share"] <= score["share_high"]

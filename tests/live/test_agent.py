@@ -320,19 +320,21 @@ def test_an_agent_rejects_rewards_of_another_kind(url):
     """The kind of rewards is an argument, or the kind for which the policy is made."""
     bernoulli = {"rewards": None, "policy": kibitz.kl_ucb(rewards="bernoulli"), "scale": None}
     bounded = {"rewards": "bounded", "policy": kibitz.ucb(), "scale": None}
-    for name, arguments, wrong, right, sentence in [
+    for name, arguments, wrong_reward, right_reward, sentence in [
         ("clicks", bernoulli, 0.5, True, "0 or 1 for an agent with bernoulli rewards"),
         ("ratings", bounded, 1.5, 0.75, r"in \[0, 1\] for an agent with bounded rewards"),
     ]:
         with create_agent(url, name, **arguments) as agent:
             id = agent.ask().id
             for operation in (
-                lambda id=id, agent=agent, wrong=wrong: agent.tell(id, wrong),
-                lambda agent=agent, wrong=wrong: agent.observe("blue", wrong),
+                lambda id=id, agent=agent, wrong_reward=wrong_reward: agent.tell(id, wrong_reward),
+                lambda agent=agent, wrong_reward=wrong_reward: agent.observe("blue", wrong_reward),
             ):
-                with pytest.raises(ValueError, match=f"reward must be {sentence}, got {wrong}"):
+                with pytest.raises(
+                    ValueError, match=f"reward must be {sentence}, got {wrong_reward}"
+                ):
                     operation()
-            assert agent.tell(id, right) == "counted"
+            assert agent.tell(id, right_reward) == "counted"
             assert agent.check() == []
 
 

@@ -34,7 +34,7 @@ def make_policy(name):
 @pytest.mark.parametrize("silence", [None, 0.0])
 @pytest.mark.parametrize("name", LIVE_POLICIES)
 def test_a_policy_chooses_one_of_one_to_three_arms_in_any_state(name, silence):
-    """Policies that decide from their stored state are left out: lookout, and those with phases."""
+    """Left out: policies that decide from their stored state (lookout) and policies with phases."""
     policy = make_policy(name)
     if policy.in_phases or policy.revise is not None:
         assert name in {"etc", "etc_ocucb", "ucb2", "improved_ucb", "lookout"}

@@ -366,7 +366,7 @@ def test_an_arm_is_possible_or_ruled_out_with_a_p_value(store, watch, serve):
         expect(page.locator(".sentence"), "No verdict yet: red not seen.")
         agent.retire("red")
         expect(best_cells[1], "best")
-        expect(page.locator(".sentence"), "green is best: each other arm is ruled out")
+        expect(page.locator(".sentence"), "green is best: every other arm is ruled out")
 
 
 # ------------------------------------------------------------------------------------ verdict
@@ -386,7 +386,10 @@ def test_the_dashboard_leads_with_the_verdict_and_the_loss(store, watch, serve):
         (likely_loss,) = re.findall(r"likely about ([\d.]+)\.", verdict.sentence)
         loss = find_tile(page, "Loss if you stop now")
         assert loss.locator(".value").inner_text() == f"at most {loss_text}"
-        expect(loss.locator(".note"), "clicks in 100 views; sure at 95\u00a0%, whenever you look")
+        expect(
+            loss.locator(".note"),
+            "clicks in 100 views; at 95\u00a0% confidence, however often you check",
+        )
         assert find_tile(page, "Likely loss").locator(".value").inner_text() == f"about {likely_loss}"
         expect(find_tile(page, "Until a winner"), "not in sight")
         tops = [
@@ -473,7 +476,7 @@ def test_gaussian_rewards_have_plain_numbers(store, watch, serve):
         agent.retire("red")
         agent.add("violet")
         agent.batch([("observe", ("violet", float(x), None)) for x in rng.normal(-75.0, 30.0, 100)])
-        expect(loss.locator(".note"), "per pull; sure at 95\u00a0%")
+        expect(loss.locator(".note"), "per pull; at 95\u00a0% confidence")
         expect(loss.locator(".value"), "at most")
         sentence = page.locator(".sentence").inner_text()
         (loss_text,) = re.findall(r"at most ([\d.]+) per pull", sentence)
@@ -679,7 +682,7 @@ def test_all_texts_have_contrast(store, watch, serve):
 
 
 def test_the_dashboard_shows_changes_and_the_means_over_time(store, watch, serve):
-    """Blue falls from 0.9 to 0.1 after half of the asks; nothing is said about changes before."""
+    """Blue falls from 0.9 to 0.1 after half of the asks; before, the dashboard mentions no change."""
     start = time.time() - 1000
     with mock.patch("time.time", return_value=start):
         agent = create_agent(

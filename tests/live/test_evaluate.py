@@ -151,7 +151,7 @@ def test_each_bet_is_a_supermartingale():
 
 
 def test_the_ends_are_the_values_that_a_bet_rejects():
-    """Bisection for the values at which the evidence of a bet reaches 48/δ gives the same ends."""
+    """A bisection finds the same ends: there, the evidence of a bet reaches 48/δ."""
     rng, n = np.random.default_rng(3), 4000
     for m, max_weight in ((0.0, 3.0), (0.4, 5.0), (1.0, 80.0)):
         terms = np.where(rng.random(n) < 1 / max_weight, max_weight, 0) * (rng.random(n) - m)

@@ -397,7 +397,7 @@ def test_too_many_different_reads_are_rejected(url, service, monkeypatch):
 
 
 def test_a_small_request_waits_for_one_large_request_at_most(url, service):
-    """Of ten requests for 1000 decisions and an ask that comes after them, the ask is second."""
+    """An ask that comes after ten requests for 1000 decisions is answered second."""
     running_service, order = service(url), []
     running_service.send("POST", f"{PATH}/ask")
 
@@ -442,9 +442,9 @@ def test_large_requests_do_not_fill_the_queue_of_small_requests(url, service, mo
     monkeypatch.setattr(group_commit, "MAX_WAITING", 50)
 
     async def run():
-        large = [running_service.call("POST", f"{PATH}/ask", {"n": 40}) for _ in range(3)]
-        small = [running_service.call("POST", f"{PATH}/ask") for _ in range(51)]
-        return [answer[0] for answer in await asyncio.gather(*large, *small)]
+        large_requests = [running_service.call("POST", f"{PATH}/ask", {"n": 40}) for _ in range(3)]
+        small_requests = [running_service.call("POST", f"{PATH}/ask") for _ in range(51)]
+        return [answer[0] for answer in await asyncio.gather(*large_requests, *small_requests)]
 
     assert running_service.loop.run_until_complete(run()) == [200, 503, 503, *[200] * 50, 503]
 

@@ -135,21 +135,21 @@ def test_a_compaction_keeps_what_open_pulls_have_shown(url):
     with create(url) as agent:
         time = [3e9]
         agent.now = lambda: time[0]
-        done, waiting = agent.ask(among=["d"], n=2)
-        agent.tell(done.id, 1.0)
-        for pull in (done, waiting):
+        told_pull, open_pull = agent.ask(among=["d"], n=2)
+        agent.tell(told_pull.id, 1.0)
+        for pull in (told_pull, open_pull):
             agent.observe([("a", 1.0)[:2], ("b", 0.5)], shown_by=pull.id)
         agent.batch([("erase", (["nobody"],))])
         before, time[0] = agent.arms(), 3e9 + 1000
         assert agent.compact(3e9 + 500) > 0
         assert agent.arms() == before
-        assert agent.observe("a", 1.0, shown_by=waiting.id) == "duplicate"
-        assert agent.observe("e", 1.0, shown_by=waiting.id) == "counted"
+        assert agent.observe("a", 1.0, shown_by=open_pull.id) == "duplicate"
+        assert agent.observe("e", 1.0, shown_by=open_pull.id) == "counted"
         with pytest.raises(kibitz.UnknownDecision, match="was removed by a compaction"):
-            agent.observe("a", 1.0, shown_by=done.id)
+            agent.observe("a", 1.0, shown_by=told_pull.id)
         assert agent.check() == []
         assert agent.compact(3e9 + 1500) > 0
-        assert agent.observe("a", 1.0, shown_by=waiting.id) == "duplicate"
+        assert agent.observe("a", 1.0, shown_by=open_pull.id) == "duplicate"
         assert agent.check() == []
 
 

@@ -240,7 +240,7 @@ def test_a_kill_between_statements_leaves_all_or_nothing(memory, operation):
 @pytest.mark.slow
 @pytest.mark.parametrize("operation", ["compact", "erase"])
 def test_a_kill_on_postgresql_leaves_all_or_nothing(database, operation):
-    """The same on PostgreSQL, with a new agent for each statement."""
+    """A process is killed before each SQL statement in turn; each statement gets a new agent."""
     key = "visitor-9@example.org"
     for statement in itertools.count():
         name = f"agent-{statement}"
@@ -362,26 +362,26 @@ def test_a_damaged_backup_replaces_nothing(memory):
     file, copy = memory / "shop.db", memory / "backup.db"
     create_agent(file, n=200).close()
     back_up(str(file), copy)
-    good = file.read_bytes()
+    intact_content = file.read_bytes()
     content = bytearray(copy.read_bytes())
     for start in range(len(content) // 2, len(content), 1000):
         content[start : start + 500] = os.urandom(500)
     copy.write_bytes(content)
     with pytest.raises((kibitz.StoreDamaged, ValueError)):
         restore(copy, str(file), replace=True)
-    changed = memory / "changed.db"  # intact as a file, but its counts contradict its log
-    changed.write_bytes(good)
-    with contextlib.closing(sqlite3.connect(changed)) as connection:
+    changed_file = memory / "changed.db"  # intact as a file, but its counts contradict its log
+    changed_file.write_bytes(intact_content)
+    with contextlib.closing(sqlite3.connect(changed_file)) as connection:
         connection.execute("update arms set pull_sum = pull_sum + 1")
         connection.commit()
     with pytest.raises(kibitz.StoreDamaged, match="pull_sum"):
-        restore(changed, str(file), replace=True)
+        restore(changed_file, str(file), replace=True)
     with pytest.raises(kibitz.StoreDamaged, match="pull_sum"):
-        back_up(str(changed), copy)
+        back_up(str(changed_file), copy)
     (memory / "text.db").write_text("no store " * 1000)
     with pytest.raises(kibitz.StoreDamaged, match="damaged or not a SQLite file"):
         restore(memory / "text.db", str(file), replace=True)
-    assert file.read_bytes() == good
+    assert file.read_bytes() == intact_content
     assert copy.read_bytes() == content
     assert not [path for path in memory.iterdir() if path.name.startswith(".")]
 

@@ -638,7 +638,7 @@ def find_integer_fields(document):
 
 
 def test_every_integer_field_is_strict_and_limited(service_and_agent):
-    """A float such as 1e5 is no integer, in any field of any route, and every integer has a limit."""
+    """No field of any route accepts a float such as 1e5 as an integer; every integer has a limit."""
     service, agent = service_and_agent
     events_before = list(agent.events())
     fields = list(find_integer_fields(service.send("GET", "/openapi.json")[2]))

@@ -242,13 +242,14 @@ def test_the_verdict_on_a_real_test_names_the_loss():
     assert answer.loss_likely == pytest.approx(0.0009, abs=2e-4)
     assert answer.sentence == (
         "No verdict yet. If you stop now and keep b, you give up at most 1.5 clicks in 100 views "
-        "(sure at 95 %, whenever you look); likely about 0.09. A winner is not in sight."
+        "(at 95 % confidence, however often you check); likely about 0.09. A winner is not in sight."
     )
     assert verdict(counts) == answer  # the draws have a fixed seed
     close = verdict(counts, tolerance=0.02)
     assert close.may_stop
-    assert (
-        close.sentence == "You may stop: b is within 2 points of the best (95 %, whenever you look)."
+    assert close.sentence == (
+        "You may stop: b is within 2 points of the best "
+        "(at 95 % confidence, however often you check)."
     )
 
 
@@ -256,17 +257,19 @@ def test_each_kind_of_verdict_has_a_sentence():
     answer = verdict([(10_000, 1000), (10_000, 700)])
     assert (answer.winner, answer.may_stop, answer.out) == ("a", True, ("b",))
     assert (answer.loss_high, answer.remaining) == (0.0, 0)
-    assert answer.sentence == "a is best: each other arm is ruled out (95 %, whenever you look)."
+    assert answer.sentence == (
+        "a is best: every other arm is ruled out (at 95 % confidence, however often you check)."
+    )
     answer = verdict([(10_000, 1000), (10_000, 900)], delta=0.01)
     assert answer.remaining > 5000
     assert f"after about {answer.remaining:,} more views at the present pace." in answer.sentence
-    assert "(sure at 99 %, whenever you look)" in answer.sentence
+    assert "(at 99 % confidence, however often you check)" in answer.sentence
     answer = verdict([(10**6, 300_000), (10**6, 300_010), (1000, 100)])
     assert answer.out == ("c",)
-    assert answer.sentence.endswith("a and b may be equal; a winner may never show.")
+    assert answer.sentence.endswith("a and b may be equal; a winner may never be found.")
     assert "percentage points per pull" in verdict([(50, 20), (50, 30)], "bounded").sentence
     answer = verdict([(50, 20.0), (50, 30.0)], "gaussian", 2.0)
-    assert " per pull (sure at 95 %" in answer.sentence
+    assert " per pull (at 95 %" in answer.sentence
     assert "clicks" not in answer.sentence
 
 

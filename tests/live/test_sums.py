@@ -44,7 +44,7 @@ def test_a_corrected_typo_leaves_no_trace(url):
 @pytest.mark.parametrize("typo", [1e20, -1e20, 1e100])
 @pytest.mark.parametrize("is_first", [False, True])
 def test_a_corrected_typo_leaves_no_trace_in_the_monitor(memory, typo, is_first):
-    """If the typo is corrected before it settles, the agent is as if it had never been made.
+    """If the typo is corrected before its decision settles, it leaves no trace in the agent.
 
     If it is corrected later, the alarms stay, and the counts since the last change are exact.
     """
@@ -100,8 +100,8 @@ def test_lookout_counts_corrected_reports_ahead_exactly(memory):
         row = agent.store.read(lambda db: queries.read_agent(db, "checkout"))
         state = policy_state.from_json(row.state, policy_state.init(agent.config, 2))
         assert state.looks_ahead.tolist() == [101, 0]
-        counted = policy_state.count_ahead(agent.config, state)
-        mean = counted.statistics.sums[0] / counted.statistics.n_observed[0]
+        counted_state = policy_state.count_ahead(agent.config, state)
+        mean = counted_state.statistics.sums[0] / counted_state.statistics.n_observed[0]
         assert agent.config.unit * mean == pytest.approx(0.7)
 
 

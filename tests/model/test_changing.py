@@ -139,7 +139,7 @@ def test_the_command_line_takes_changes(tmp_path):
             ("--means", "1,0", "--change", "9:1,nan"),
             "--change, from stage 9 on: means must be finite",
         ),
-        (("--means", "1,0", "--change", "9:1,0,2"), "from stage 9 on: 2 means are needed, as before"),
+        (("--means", "1,0", "--change", "9:1,0,2"), "from stage 9 on: one mean is needed for each"),
         (("--means", "1,0", "--problem", str(file)), "--means cannot be used with --problem"),
         (("--problem", str(tmp_path / "none.csv")), "cannot read --problem"),
         (("--log", "x.csv", "--change", "2:1,0"), "--change cannot be used with --log"),
@@ -161,9 +161,9 @@ def test_the_command_line_rehearses_a_change():
 def test_a_rehearsal_and_an_environment_follow_the_pieces():
     problem = kb.changing([PAIR[0], (51, kb.gaussian([0, 2]))])
     arguments = {"horizon": 120, "runs": 1, "seed": 4, "progress": False}
-    rehearsed = kb.rehearse(problem, kb.ucb(), **arguments)
-    simulated = kb.simulate(problem, kb.bandit(), kb.ucb(), kernel="generic", **arguments)
-    np.testing.assert_allclose(rehearsed["final_regret"], simulated["final_regret"])
+    rehearsal_data = kb.rehearse(problem, kb.ucb(), **arguments)
+    simulation_data = kb.simulate(problem, kb.bandit(), kb.ucb(), kernel="generic", **arguments)
+    np.testing.assert_allclose(rehearsal_data["final_regret"], simulation_data["final_regret"])
     pytest.importorskip("gymnasium")
     environment = kb.gym_env(problem, kb.bandit(), horizon=120, seed=4)
     for _ in range(2):  # the second run begins with the first piece again

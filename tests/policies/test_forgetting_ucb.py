@@ -128,7 +128,7 @@ PUBLISHED = {
 
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_published_regrets_are_reproduced(name):
-    """The mean regrets of KL-UCB and SW-KL-UCB are within 12 % of the published ones.
+    """The mean regrets of KL-UCB and SW-KL-UCB are within 12 % of the published regrets.
 
     The published standard deviations are 76, 34, 59 and 34. With 200 runs, the means were
     273.6 ± 5.4, 187.1 ± 1.3, 164.9 ± 3.4 and 181.2 ± 1.2, at least 4 standard errors within

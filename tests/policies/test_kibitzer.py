@@ -361,9 +361,9 @@ def compute_regrets_on_two_arms(policy, horizon, runs, seed):
 def test_looks_that_never_show_the_best_arm_do_not_starve_it():
     """The mean regret is below 20, where the former index has about 2600.
 
-    kibitzer's mean regret is 3.1 ± 0.3, with a heavy tail. Among 10 000 bootstrap samples of 400 out
+    kibitzer's mean regret is 3.1 ± 0.3, with a heavy tail. Among 10,000 bootstrap samples of 400 out
     of 4000 other runs, the largest mean was 11.6; the probability of a false alarm is below 1e-3. The
-    former index never leaves the wrong arm in about one run in ten, and then loses 25 000. It passes
+    former index never leaves the wrong arm in about one run in ten, and then loses 25,000. It passes
     500 with fewer than four such runs in 200, which has a probability below 1e-5.
     """
     assert compute_regrets_on_two_arms(kibitzer(), 50_000, 400, 1).mean() < 20
@@ -374,7 +374,7 @@ def test_looks_that_never_show_the_best_arm_do_not_starve_it():
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", UNFAIR)
 def test_regret_grows_at_most_logarithmically_with_unfair_looks(kind):
-    """The mean regret of 200 runs of 10⁶ stages is below 400; linear regret would be about 20 000.
+    """The mean regret of 200 runs of 10⁶ stages is below 400; linear regret would be about 20,000.
 
     The means are 120 ± 11 if only the worst arm is shown, and 34 ± 3 for the other weights. In 1200
     other runs of 10⁵ and 10⁶ stages, the largest regret was 2754, so the mean of 200 runs exceeds 400

@@ -619,9 +619,9 @@ def test_the_verdict_on_the_league_follows_from_the_regrets(others, word):
     data = league_data({"kibitzer": lambda n, looks: 10, **others})
     result = league.verdict(data)
     assert result.outcome == word
-    standing = result.tables[0]
-    assert len(standing.rows) == 3
-    assert {len(row) for row in standing.rows} == {len(standing.columns)}
+    standings = result.tables[0]
+    assert len(standings.rows) == 3
+    assert {len(row) for row in standings.rows} == {len(standings.columns)}
     assert len(league.draw(data).panels) == 2
 
 

@@ -66,11 +66,11 @@ def test_a_seed_sequence_is_a_seed():
     results = [play(seed=child)["final_regret"].to_numpy() for child in children]
     assert not np.array_equal(*results)
     assert not np.array_equal(results[0], expected)
-    repeated = play(seed=np.random.SeedSequence(1, spawn_key=(0,)))["final_regret"]
-    assert np.array_equal(repeated, results[0])
+    repeated_regret = play(seed=np.random.SeedSequence(1, spawn_key=(0,)))["final_regret"]
+    assert np.array_equal(repeated_regret, results[0])
     assert children[0].n_children_spawned == 0
-    large = np.random.SeedSequence([1, 2, 3])
-    assert play(seed=large).attrs["seed"] == play(seed=large).attrs["seed"] < 2**62
+    large_seed = np.random.SeedSequence([1, 2, 3])
+    assert play(seed=large_seed).attrs["seed"] == play(seed=large_seed).attrs["seed"] < 2**62
     problems = [
         kibitz.random_problems(lambda rng: kibitz.gaussian(rng.normal(size=3)), seed)(0).means
         for seed in (1, np.random.SeedSequence(1))

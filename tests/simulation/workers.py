@@ -40,18 +40,18 @@ class CountingExecutor(ThreadPoolExecutor):
         return self.futures[-1]
 
 
-the_version = payload.version
+original_version = payload.version
 
 
 def pretend_older_version():
     """Make this process report kibitz 0.0.9."""
-    payload.version = lambda name: "0.0.9" if name == "kibitz" else the_version(name)
+    payload.version = lambda name: "0.0.9" if name == "kibitz" else original_version(name)
     payload.current_versions.cache_clear()
 
 
 def restore_version():
     """Undo `pretend_older_version`."""
-    payload.version = the_version
+    payload.version = original_version
     payload.current_versions.cache_clear()
 
 

@@ -1,4 +1,4 @@
-"""Regret bounds for bandits with free observations, as functions of plain data.
+"""Regret bounds for bandits with side observations, as functions of plain data.
 
 `lower` contains lower bounds for every sub-logarithmic algorithm, and `upper` contains upper bounds
 for the paper's algorithms and for kibitzer. `complexity` computes the quantities that appear in the

@@ -95,26 +95,26 @@ def solve_cover(
     columns = np.flatnonzero(needs > 0)
     coefficients = csr_array(matrix[:, columns] @ diags_array(1 / needs[columns]))
     coefficients.eliminate_zeros()
-    pulled, needed = coefficients.nonzero()
-    if np.unique(needed).size < columns.size:
+    pulled_arms, constraints = coefficients.nonzero()
+    if np.unique(constraints).size < columns.size:
         return None
     if not columns.size:
         return np.zeros(costs.size)
     pulls_alone = 1 / coefficients.data  # the pulls of one arm that satisfy one constraint
-    cost_alone = costs[pulled] * pulls_alone
+    cost_alone = costs[pulled_arms] * pulls_alone
     has_cost = cost_alone > 0
     cheapest = np.full(columns.size, math.inf)
-    np.minimum.at(cheapest, needed[has_cost], cost_alone[has_cost])
+    np.minimum.at(cheapest, constraints[has_cost], cost_alone[has_cost])
     cost_unit = float(cheapest[np.isfinite(cheapest)].sum()) or 1.0
     units = np.zeros(costs.size)
-    np.maximum.at(units, pulled, pulls_alone)
+    np.maximum.at(units, pulled_arms, pulls_alone)
     with np.errstate(divide="ignore", over="ignore"):
         units = np.minimum(units, cost_unit / costs)
     for rows, limit in budgets:
         units[rows] = np.minimum(units[rows], max(limit, TINY))
-    scaled = csr_array(diags_array(units) @ coefficients)
-    scaled.data = np.minimum(scaled.data, MAX_COEFFICIENT)
-    blocks = [-scaled.T]
+    scaled_coefficients = csr_array(diags_array(units) @ coefficients)
+    scaled_coefficients.data = np.minimum(scaled_coefficients.data, MAX_COEFFICIENT)
+    blocks = [-scaled_coefficients.T]
     for rows, limit in budgets:
         budget_row = np.zeros((1, costs.size))
         budget_row[0, rows] = units[rows] / max(limit, TINY)

@@ -451,11 +451,11 @@ def scan_delay(
         return max(1.0, _MEAN_DELAY * _solve_window(n_before, change, threshold))
     steps = 2.0 ** np.arange(_MAX_LEVEL + 1)
     windows = np.concatenate(([1.0, 2.0], 3 * steps, 4 * steps))
-    late = np.concatenate(([0.0, 0.0], steps - 1, steps - 1))
-    n_older = n_before + late  # observations before the window
+    n_late = np.concatenate(([0.0, 0.0], steps - 1, steps - 1))
+    n_older = n_before + n_late  # observations before the window
     signal = change * (n_before / n_older) * np.sqrt(windows / (1 + windows / n_older))
     limits = np.sqrt(2 * (threshold + np.log1p(n_older / windows))) + quantile
-    return float(np.where(signal >= limits, windows + late, np.inf).min())
+    return float(np.where(signal >= limits, windows + n_late, np.inf).min())
 
 
 def _sum_tests(n: int, threshold: float, gaussian: bool) -> float:

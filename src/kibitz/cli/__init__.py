@@ -82,7 +82,7 @@ def kibitz(
         ),
     ] = False,
 ) -> None:
-    """Simulate, plan and run multi-armed bandits with free observations."""
+    """Simulate, plan and run multi-armed bandits with side observations."""
 
 
 def main() -> None:

@@ -111,7 +111,7 @@ def create(
             "--bucket",
             "Probability of a random arm instead of the policy's arm, for `kibitz evaluate`",
         ),
-    ] = 0.0,
+    ] = 0,
     bucket_is_free: Annotated[
         bool,
         option.flag("--bucket-is-free", "Count the decisions of the bucket as looks, not as pulls"),
@@ -303,7 +303,7 @@ def verdict(
     ] = 0.05,
     tolerance: Annotated[
         float, option.number("--tolerance", "The loss per pull that you accept, in units of reward")
-    ] = 0.0,
+    ] = 0,
     as_json: AsJson = False,
 ) -> None:
     """Print whether there is a winner, and what you lose if you stop now."""

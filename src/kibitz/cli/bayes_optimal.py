@@ -14,7 +14,8 @@ kibitz bayes-optimal --horizon 60 --every 10 \\
 def bayes_optimal(
     horizon: Annotated[int, option.integer("--horizon", "Number of stages, T", PROBLEM)],
     every: Annotated[
-        int | None, option.integer("--every", "A look every so many stages (default: never)", LOOKS)
+        int | None,
+        option.integer("--every", "Stages from one look to the next (default: no looks)", LOOKS),
     ] = None,
     policy: Annotated[
         list[str] | None,

@@ -61,7 +61,7 @@ def bounds(
         option.number(
             "--alpha", "α of ETC; sets the epoch after which an arm is no longer pulled", CONSTANTS
         ),
-    ] = 1.0,
+    ] = 1,
     as_json: Annotated[bool, option.as_json()] = False,
 ) -> None:
     """Print every bound on the regret: as printed in the paper, and as proved by kibitz."""

@@ -31,7 +31,7 @@ def evaluate(
     baseline: Annotated[
         float,
         option.number("--baseline", "A guess of the mean reward, made without looking at the log"),
-    ] = 0.0,
+    ] = 0,
     precision: Annotated[
         float,
         option.number("--precision", "Half-width of the interval for which to count the visits"),

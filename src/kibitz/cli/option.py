@@ -197,6 +197,8 @@ def simulation_options(*names: str, **defaults: Any) -> Callable[[F], F]:
                 value_type = str | None
             annotation: Any = Annotated[value_type, simulation_option(name)]
             default = defaults.get(name, parameter.default)
+            if isinstance(default, float):
+                default = repr(default).replace("e-0", "e-")  # the help shows 1e-9, not 1e-09
             added_options[name] = parameter.replace(default=default, annotation=annotation)
             command.__annotations__[name] = (
                 annotation  # typer reads the signature and the annotations

@@ -108,7 +108,7 @@ def plan(
     ] = None,
     exploration: Annotated[
         float, option.number("--exploration", "The constant c of UCB's index", GAUSSIAN)
-    ] = 6.0,
+    ] = 6,
     policy: Annotated[
         list[str] | None,
         option.choice(

@@ -50,12 +50,10 @@ def rehearse(
     delay: Annotated[
         int, option.integer("--delay", "Stages until a reward is reported", REPORTS, minimum=0)
     ] = 0,
-    loss: Annotated[
-        float, option.number("--loss", "Probability that a report is lost", REPORTS)
-    ] = 0.0,
+    loss: Annotated[float, option.number("--loss", "Probability that a report is lost", REPORTS)] = 0,
     duplicates: Annotated[
         float, option.number("--duplicates", "Probability that a report arrives twice", REPORTS)
-    ] = 0.0,
+    ] = 0,
     patience: Annotated[
         float | None, option.number("--patience", "Stages that the agent waits for a report", REPORTS)
     ] = None,
@@ -71,7 +69,7 @@ def rehearse(
     bucket: Annotated[
         float,
         option.number("--bucket", "Probability of a random arm instead of the policy's arm", REPORTS),
-    ] = 0.0,
+    ] = 0,
     alarms: Annotated[
         float | None,
         option.number(
@@ -83,7 +81,7 @@ def rehearse(
     ] = None,
     rate: Annotated[
         float, option.number("--rate", "Probability of a look at a stage, ε from 0 to 1", LOOKS)
-    ] = 0.0,
+    ] = 0,
     store: Annotated[
         str,
         option.text(

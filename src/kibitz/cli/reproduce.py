@@ -1,4 +1,4 @@
-"""`kibitz reproduce`: run the paper's or other experiments and write a report."""
+"""`kibitz reproduce`: run experiments and write a report."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,7 +16,7 @@ PARTS = ("paper", "graphs", "changes")
 @option.simulation_options("seed", "threads", "executor", seed=SEED)
 def reproduce(
     part: Annotated[
-        str, option.choice("--part", f"Experiments to run: {' or '.join(PARTS)}", PARTS, RUN)
+        str, option.choice("--part", "Experiments to run: paper, graphs or changes", PARTS, RUN)
     ] = "paper",
     only: Annotated[
         Integers | None,
@@ -41,7 +41,10 @@ def reproduce(
     ] = None,
     **options: Any,
 ) -> None:
-    """Run the paper's or other experiments and write a report; resumes if interrupted."""
+    """Run experiments of the paper, on graphs or with changes, and write a report.
+
+    If the command is interrupted, run it again to resume.
+    """
     for package in ("jinja2", "matplotlib", "vl_convert"):
         option.check_installed(package, "reproduce", "kibitz reproduce")
     from kibitz.cli.cluster import open_cluster

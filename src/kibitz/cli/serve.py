@@ -39,7 +39,7 @@ def serve(
     host: Annotated[
         str,
         setting(
-            option.text("--host", "ADDRESS", "Bind address; other than 127.0.0.1, it needs tokens")
+            option.text("--host", "ADDRESS", "Bind address; any address but 127.0.0.1 needs tokens")
         ),
     ] = "127.0.0.1",
     log_format: Annotated[
@@ -55,7 +55,7 @@ def serve(
         setting(
             option.choice(
                 "--log-level",
-                "Least level to log: debug, info (also each request), warning, error or critical",
+                "Lowest level to log: debug, info (also each request), warning, error or critical",
                 get_args(LogLevel),
             )
         ),

@@ -77,7 +77,8 @@ def simulate(
         ),
     ] = None,
     every: Annotated[
-        int | None, option.integer("--every", "Looks every so many stages, instead of --rate", LOOKS)
+        int | None,
+        option.integer("--every", "Stages from one look to the next, instead of --rate", LOOKS),
     ] = None,
     weights: Annotated[
         Any,
@@ -86,7 +87,7 @@ def simulate(
             "such as 0.1,0.2,0.7"
         ),
     ] = None,
-    looks: Annotated[int, option.integer("--looks", "Number of arms looked at each time", LOOKS)] = 1,
+    looks: Annotated[int, option.integer("--looks", "Number of looks per arrival", LOOKS)] = 1,
     paid: Annotated[bool, option.flag("--paid", "A look costs the gap of its arm", LOOKS)] = False,
     graph: Annotated[str | None, option.graph()] = None,
     loops: Annotated[bool, option.loops()] = False,
@@ -198,7 +199,7 @@ def read_problem(
             place = f", from stage {start} on"
             pieces.append((start, make_problem(rewards, row, sd)))
             if pieces[-1][1].n_arms != (n_arms := pieces[0][1].n_arms):
-                raise ValueError(f"{n_arms} means are needed, as before, got {row}")
+                raise ValueError(f"one mean is needed for each of {n_arms} arms, got {row}")
         place = ""
         return changing(pieces)
     except ValueError as error:

@@ -24,7 +24,7 @@ def create(
         Literal["read", "play", "admin"],
         option.choice(
             "--role",
-            "Role: read, play or admin, each including those before it",
+            "Role: read, play or admin; each includes the roles before it",
             ("read", "play", "admin"),
         ),
     ],

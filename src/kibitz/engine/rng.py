@@ -2,10 +2,10 @@
 
 The streams are for the rewards of pulls, for the arrivals and rewards of looks, for the policy, and
 for what a pull shows of other arms. The last stream is seeded again at each stage, from the stage and
-the pulled arm, so two policies that pull the same arm at the same stage see the same. Each stream is
-a NumPy SFC64 generator, and all its numbers equal those of NumPy's `Generator`, bit for bit. Compiled
-code implements normal and uniform numbers itself: numba would call the generator through a pointer,
-and this call costs as much as drawing the number.
+the pulled arm, so two policies that pull the same arm at the same stage get the same shows. Each
+stream is a NumPy SFC64 generator, and all its numbers equal those of NumPy's `Generator`, bit for
+bit. Compiled code implements normal and uniform numbers itself: numba would call the generator
+through a pointer, and this call costs as much as drawing the number.
 """
 
 import ctypes
@@ -42,7 +42,7 @@ class Streams(NamedTuple):
     looks: Stream
     policy: Stream
     shows: Any  # a stream; None without a graph
-    show_key: Any  # three words, from which `seed_shows` seeds the stream of shows; None as well
+    show_key: Any  # three words from which `seed_shows` seeds this stream; None without a graph
 
 
 def new_stream(seed: int = 0) -> Stream:

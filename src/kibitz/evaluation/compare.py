@@ -2,8 +2,8 @@
 
 All policies of a result meet the same rewards and looks (common random numbers), so regrets are
 subtracted run by run. The differences are then averaged within each *unit*: a run if all policies
-played one problem, or a problem if they played many. Units are the sample behind standard errors,
-intervals and tests:
+played one problem, or a problem if they played many. Standard errors, intervals and tests treat the
+units as a random sample:
 
 - The interval is a bootstrap-t interval: units are resampled with replacement, and the quantiles of
   (mean* - mean) / error* replace the quantiles of Student's distribution (Efron and Tibshirani 1993,

@@ -3,7 +3,7 @@
 The graphs are named graphs, files (as for the option --graph of the command line) or an ensemble:
 
 - "random" draws a graph for each problem. The kinds of graphs (`KINDS`) take turns, and so do 5, 15
-  and 40 arms, 2000 and 20 000 stages, and Gaussian and Bernoulli rewards. Every pull shows its own
+  and 40 arms, 2000 and 20,000 stages, and Gaussian and Bernoulli rewards. Every pull shows its own
   reward.
 - "hidden" is the same with kinds of graphs in which pulls can hide their own reward
   (`HIDDEN_KINDS`).
@@ -73,7 +73,7 @@ def draw_nearest(rng: Generator, n: int) -> Matrix:
 
 
 def draw_blocks(rng: Generator, n: int) -> Matrix:
-    """Return two groups that show themselves with probability 0.3 and each other with 0.02."""
+    """Return a graph with edge probability 0.3 within each of two groups, and 0.02 between them."""
     group = rng.integers(0, 2, n)
     return np.maximum(np.where(group[:, None] == group, 0.3, 0.02), np.eye(n))
 
@@ -86,7 +86,7 @@ def draw_chain(rng: Generator, n: int) -> Matrix:
 
 
 def draw_popular(rng: Generator, n: int) -> Matrix:
-    """Return arms that every pull shows with a probability of their own, mostly small."""
+    """Return a graph in which every pull shows arm j with probability p_j, which is mostly small."""
     return np.maximum(np.tile(rng.random(n) ** 4, (n, 1)), np.eye(n))
 
 
@@ -141,7 +141,7 @@ def draw_cycle(rng: Generator, n: int) -> Matrix:
 
 
 def draw_faint(rng: Generator, n: int) -> Matrix:
-    """Return random probabilities below 0.3, also those of an arm to show itself."""
+    """Return a matrix of random probabilities below 0.3, self-loops included."""
     return 0.3 * rng.random((n, n))
 
 
@@ -230,7 +230,7 @@ def play_graph_league(
     arms
         The number of arms. Default: 5, 15 and 40 in turn, or 10 with named graphs.
     horizon
-        The number of stages. Default: 2000 or 20 000 at random, or 5000 with named graphs.
+        The number of stages. Default: 2000 or 20,000 at random, or 5000 with named graphs.
     seed
         The seed of the graphs, of the problems and of the runs.
     file, progress, options

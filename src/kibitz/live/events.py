@@ -112,9 +112,9 @@ class Decision(NamedTuple):
 class Arm:
     """The counts of an arm. `n_pulls`, `n_looks` and `n_shows` count reports, not requests.
 
-    `n_shows` counts what pulls of other arms showed of this arm. `n_settled`, `settled_sum` and
-    `settled_squares` are the number, the sum and the sum of squares of all settled rewards.
-    `n_unsettled` and `n_late` stay 0 unless the agent counts silence as a reward.
+    `n_shows` counts the rewards of this arm that pulls of other arms showed. `n_settled`,
+    `settled_sum` and `settled_squares` are the number, the sum and the sum of squares of all settled
+    rewards. `n_unsettled` and `n_late` stay 0 unless the agent counts silence as a reward.
 
     Each sum is the float nearest to the exact sum. `remainders` has, by the name of the sum, the
     floats that must be added to it for the exact sum; most sums of clicks have none. `bucket_counts`
@@ -476,9 +476,9 @@ def make_checkpoint(p: Projection, used_ids: set[int], settles: bool, in_order: 
     """Remove the decisions that can no longer change from a projection; return the rest as JSON.
 
     All counts and sums stay the same. Decisions stay if they are pending or not settled, or if their
-    id is in `used_ids`. What a pull showed stays if the pull stays, so a repeated report is
-    recognised. `settles` says whether decisions settle by their age. `order` stays if `in_order` is
-    True: a policy needs it if its state depends on the order of the rewards.
+    id is in `used_ids`. A show stays if its pull stays, so a repeated report is recognised. `settles`
+    says whether decisions settle by their age. `order` stays if `in_order` is True: a policy needs it
+    if its state depends on the order of the rewards.
     """
     p.removed += [{} for _ in p.arms[len(p.removed) :]]
     terms: list[dict[str, list[float]]] = [defaultdict(list) for _ in p.arms]

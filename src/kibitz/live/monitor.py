@@ -48,8 +48,8 @@ class Alarm(NamedTuple):
     """A change in the mean of an arm, as the monitor detected it.
 
     `n_before` and `mean_before` are the number and the mean of the arm's rewards from the change
-    before this one, or from the first reward, up to this change. `n_after` and `mean_after` are those
-    from this change up to the alarm.
+    before this one, or from the first reward, up to this change. `n_after` and `mean_after` are the
+    number and the mean of the rewards from this change up to the alarm.
     """
 
     arm: int

@@ -29,7 +29,7 @@ Floats = NDArray[np.float64]
 
 TYPICAL_SD = 0.2  # relative standard deviation between the arms of a test
 TYPICAL_WEIGHT = 3  # the weight of `TYPICAL_SD`, in arms
-MIN_STRENGTH = 1.0  # the least m, for arms that differ by more than any beta distribution allows
+MIN_STRENGTH = 1.0  # the smallest m, for arms that differ by more than any beta distribution allows
 
 
 def rate_posterior(

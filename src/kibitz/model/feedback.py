@@ -122,7 +122,8 @@ class Feedback:
         return tuple(f if callable(f) else None for f in (self.rate, self.weights, shows))
 
     def static_weights(self, gaps: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the probability with which a look shows each arm, for weights that are no function.
+        """Return the probability with which a look shows each arm; the weights must not be a
+        function.
 
         The result has one probability per arm, or one row of probabilities per stage.
         """
@@ -222,8 +223,8 @@ def graph(shows: Any, *, looks: Feedback | None = None, loops: bool = False) -> 
         pull of arm i shows arm j. Booleans and the numbers 0 and 1 describe a directed graph. The
         matrix may be a nested list, a NumPy array or a SciPy sparse matrix, which is never converted
         to a dense matrix. Entries on the diagonal are the probabilities that a pull shows its own
-        reward. Every arm must be shown by some arm. For a graph that varies,
-        pass a function of the stage, the pulled arm and the shown arm that numba can compile.
+        reward. Every arm must be shown by some arm. For a graph that varies, pass a function of the
+        stage, the pulled arm and the shown arm that numba can compile.
     looks
         Looks on top of the graph: `passive(...)` or `active(...)`. Default: no looks.
     loops

@@ -10,9 +10,9 @@ The predicted number of pulls of a sub-optimal arm i is
 
 and the predicted regret is :math:`\sum_i (p_1 - p_i) n_i`. The number x_i measures how clearly T/K
 pulls distinguish arm i from the best arm. If x_i is small, the formula gives n_i = T/K, as an even
-split does. Without looks, n_i grows like :math:`\log T`. With looks, n_i is bounded in T. If b ≤ 1,
-visitors who are pulled at random in order to learn never lower the predicted regret of equal gaps:
-they save at most as many pulls of sub-optimal arms as they are themselves.
+split does. Without looks, n_i grows like :math:`\log T`. With looks, n_i is bounded in T. If b ≤ 1
+and all gaps are equal, visitors who get a random arm in order to learn never lower the predicted
+regret: they save at most one pull of a sub-optimal arm each.
 
 The form is heuristic. The constants c, γ and b were fitted to simulations of random settings, and
 the accuracy was measured on other settings (benchmarks/kibitzer_fit.py). The prediction is an
@@ -47,7 +47,7 @@ CONSTANTS = {
 
 #: The measured relative error of the predicted regret (benchmarks/kibitzer_fit.py): median, 90 %
 #: quantile and maximum of the absolute error. "real tests" are 40 tests of the Upworthy archive, with
-#: T = 20 000 and looks at rates 0, 0.01 and 0.1. "fresh" are 40 random settings with T up to 2·10⁵
+#: T = 20,000 and looks at rates 0, 0.01 and 0.1. "fresh" are 40 random settings with T up to 2·10⁵
 #: and rates of looks up to 1. No constant was fitted to these tests and settings. The errors include
 #: the standard error of the simulated means, 6 to 12 %.
 ACCURACY = {

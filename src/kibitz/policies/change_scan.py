@@ -109,7 +109,7 @@ def add_reward(
     """Add a reward of an arm; return the change that it reveals, if any.
 
     `in_unit_interval` says which statistic G is used, and must be the same for all rewards. After an
-    alarm, the arm's origin is that of the returned change.
+    alarm, the arm's origin is the origin of the returned change.
     """
     return add_and_test(scan, arm, reward, threshold, 1.0, 1.0, in_unit_interval)
 

@@ -244,7 +244,7 @@ def update(
 def update_discounted(
     params: Any, state: State, stage: int, arm: int, n: int, total: float, is_look: bool
 ) -> State:
-    """Count an observation; at the first observation of a stage, discount all earlier ones."""
+    """Count an observation, and discount all earlier observations once per stage."""
     n_stages = stage - state.clock[LAST_STAGE]
     if n_stages > 0:
         discount = params.discount

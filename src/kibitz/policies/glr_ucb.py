@@ -20,9 +20,9 @@ The test compares the s observations of arm i before a possible change with the 
 it. It restarts the arm if the generalised likelihood ratio
 s d(\bar X_{before}, \bar X_i) + w d(\bar X_{after}, \bar X_i) exceeds
 \log((s + w)^{3/2} / \delta), with \delta = T^{-1/2}. The authors test all pairs (s, w), or every
-tenth to save time; we test the pairs of the block scan (`kibitz.policies.change_scan`), so a stage
-takes the same time at any horizon. If GLR-UCB may choose its looks, it looks at the arms in turn. No
-theorem covers it with looks, and the paper does not treat it.
+tenth pair to save time; we test the pairs of the block scan (`kibitz.policies.change_scan`), so a
+stage takes the same time at any horizon. If GLR-UCB may choose its looks, it looks at the arms in
+turn. No theorem covers it with looks, and the paper does not treat it.
 """
 
 import math

@@ -70,7 +70,7 @@ from kibitz.policies.policy import (
 )
 
 WATCH_PERIOD = 4  # every fourth look belongs to the watch
-ALARM_WATCH_PERIOD = 2  # after an alarm, every second look
+ALARM_WATCH_PERIOD = 2  # after an alarm, every second look belongs to the watch
 MAX_STAY = 30  # the watch leaves an arm after this many further looks
 MIN_MEMORY = 2.0  # in stages
 MAX_CORRECTION = 5.0  # a reward that was wrong by more scales has probably raised a false alarm
@@ -125,13 +125,13 @@ def lookout(
 
 
 class State(NamedTuple):
-    """What lookout remembers of all observations."""
+    """The discounted statistics of all arms, their scans, and the state of the watch."""
 
     statistics: Statistics  # `n_observed` and `sums` are discounted, so `n_observed` are floats
     scan: Scan
     observed_at: Array  # for each arm, the stage of its last observation
     suspicions: Array  # u_i
-    stays: Array  # for each arm, how many of the latest looks of the watch in a row it got
+    stays: Array  # for each arm, how many looks of the watch in a row went to it, up to now
     last_stage: Array  # one number: the stage of the last observation
     alarms: Array  # one number: k
 
@@ -195,7 +195,7 @@ def make_choices(in_unit_interval: bool) -> tuple[Any, Any]:
     pull_as_kibitzer = bernoulli_pull if in_unit_interval else gaussian_pull
 
     def look(params: Any, state: Any, stage: int, rng: Any) -> int:
-        """Return an arm without observations; otherwise the choice of the watch, or of IMED."""
+        """Return an arm without observations, or else the choice of the watch or of IMED."""
         stats = state.statistics
         unseen = find_unseen(state, stage)
         if unseen >= 0:
@@ -271,7 +271,7 @@ def move_watch(state: State, arm: int) -> None:
 def update(
     params: Any, state: State, stage: int, arm: int, n: int, total: float, is_look: bool
 ) -> State:
-    """Learn from one observation; forget what the arm showed before a change."""
+    """Learn from one observation; forget observations of the arm from before a change."""
     stats = state.statistics
     discount(state, stage)
     state.observed_at[arm] = stage

@@ -22,7 +22,7 @@ from kibitz.policies.policy import NO_GRAPH, Graph, Policy, check_policy
 
 
 def max_n(policy: Policy) -> Policy:
-    """Return the policy that pulls the best arm among those that show the choice of `policy`.
+    """Return the policy that pulls the best arm among the arms that show the choice of `policy`.
 
     Parameters
     ----------

@@ -29,9 +29,9 @@ other arm with probability 1/2, and gives this prior the weight of an eighth of 
 weight, scout pulls many arms several times for information that they do not have. With
 `informed=True`, the simulation passes the graph to the policy.
 
-With active looks, scout looks at unobserved arms first, the last of them first, and then at the arm
-k \ne L with the smallest IMED index O_k (\bar X_L - \bar X_k)^2 / 2 + \log O_k (Honda and Takemura,
-2015).
+With active looks, scout looks at unobserved arms first, from the last arm to the first, and then at
+the arm k \ne L with the smallest IMED index O_k (\bar X_L - \bar X_k)^2 / 2 + \log O_k (Honda and
+Takemura, 2015).
 """
 
 import math
@@ -222,7 +222,7 @@ def make_pull(informed: bool) -> Any:
     hides = hides_informed if informed else hides_learned
 
     def pull(params: Any, state: State, stage: int, rng: Any) -> Any:
-        """Return the arm that shows most unobserved arms, or else the arm with the lowest price."""
+        """Return the arm that shows the most unobserved arms, else the arm with the lowest price."""
         stats = state.statistics
         n_arms = stats.sums.size
         if state.leader[0] < 0:  # some arms are unobserved
@@ -277,7 +277,7 @@ def look(params: Any, state: State, stage: int, rng: Any) -> int:
 def update(
     params: Any, state: State, stage: int, arm: int, n: int, total: float, is_look: bool
 ) -> State:
-    """Count observations; a pull that was told its reward has shown its own arm."""
+    """Count observations; a pull with a reported reward has shown its own arm."""
     count(state.statistics, arm, n, total, is_look)
     refresh(state, arm)
     if not is_look and state.n_shown.size > 0:

@@ -83,7 +83,7 @@ def play(
 
 
 def make_environment(job: Job, outcome: Outcome, control: NDArray[np.int64]) -> Environment:
-    """Return everything that the loop needs besides the policy; it fills the arrays of `outcome`."""
+    """Return everything that the loop needs besides the policy. The loop fills `outcome`."""
     problem, has_graph = job.problem, job.feedback.shows is not None
     first_piece, pieces = problem.at(1), None
     arms = make_arms(first_piece, job.policy.scale_for(problem.scale))

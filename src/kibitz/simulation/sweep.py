@@ -146,10 +146,10 @@ def _make_grid(
 ) -> tuple[Sweep, list[tuple[Any, ...]]]:
     """Return the swept parameters, and the values of these parameters at each point of the grid."""
     if not value_lists:
-        received = [f", got {name}={short_repr(value)}" for name, value in fixed_values.items()]
+        received_texts = [f", got {name}={short_repr(value)}" for name, value in fixed_values.items()]
         raise ValueError(
             f"nothing to sweep: pass {VALUES_CONDITION} for at least one parameter"
-            f"{''.join(received[:1])}"
+            f"{''.join(received_texts[:1])}"
         )
     columns = {
         name: [_to_plain_data(value) for value in values] for name, values in value_lists.items()

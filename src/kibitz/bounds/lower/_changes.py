@@ -59,9 +59,10 @@ def hidden_rise(
     and a stage such that the regret from the rise to the horizon is at least
 
     .. math:: \max_{m,a}\ (d-\Delta)(m-a+1)(1-q), \qquad
-              q = \max\Big\{q : kl\big(\tfrac na,q\big) \le
-              \tfrac{d^2}2\big(n+\tfrac{m\epsilon}{K-1}\big)\Big\}, \qquad
-              n = \frac{R_0}{(K-1)\Delta\lfloor T/m\rfloor} .
+              n = \frac{R_0}{(K-1)\Delta\lfloor T/m\rfloor},
+
+    .. math:: q = \max\Big\{q : kl\big(\tfrac na,q\big) \le
+              \tfrac{d^2}2\big(n+\tfrac{m\epsilon}{K-1}\big)\Big\} .
 
     Here m is the length of a window after the rise, a is a number of pulls of the risen arm in this
     window, and kl(p, q) is the divergence of Bernoulli distributions. The bound also holds for the

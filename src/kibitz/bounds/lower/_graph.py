@@ -262,10 +262,10 @@ def _find_kappa(matrix: "csr_array", n_showing: NDArray[np.int64]) -> float | No
     is_weak = ~has_loop & (n_showing < n_showing.size - 1)
     if not is_weak.any():
         return None
-    largest = np.asarray(matrix.max(axis=0).toarray()).ravel()
-    kappa = 2 * float(largest[is_weak].min())
+    largest_entries = np.asarray(matrix.max(axis=0).toarray()).ravel()
+    kappa = 2 * float(largest_entries[is_weak].min())
     candidates = np.flatnonzero(is_weak)
-    candidates = candidates[np.argsort(largest[candidates], kind="stable")][:MAX_PAIR_ARMS]
+    candidates = candidates[np.argsort(largest_entries[candidates], kind="stable")][:MAX_PAIR_ARMS]
     columns = matrix[:, candidates].toarray()
     for n, arm in enumerate(candidates):
         is_pair = (columns[candidates, n] == 0) & (columns[arm] == 0)

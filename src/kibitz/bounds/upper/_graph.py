@@ -6,12 +6,12 @@ then the confidence bound of an optimal arm fails, the confidence bound of arm i
 *explores*: :math:`O_i<\ell_i(t)=4c\log t/\Delta_i^2`. There are three bounds on the exploring pulls.
 
 Shared observations (`bound_exploration`)
-    Count the exploring pulls of a set B of arms. The last one, of arm v, is preceded by fewer than
-    ⌈ℓ_v⌉ pulls that show v. Remove these pulls and the last one. None of the remaining pulls shows v.
-    Repeat until no pulls remain. Each arm that this procedure selects shows none of the arms that
-    were selected before it, so the selected arms contain no directed cycle of sure edges (Q_ij = 1).
-    The number of exploring pulls of B is at most W(B), the largest sum of ⌈ℓ_v⌉ over the subsets of B
-    without such a cycle. Summation by parts over the gaps bounds the regret.
+    Count the exploring pulls of a set B of arms. The last of these pulls, of arm v, is preceded by
+    fewer than ⌈ℓ_v⌉ pulls that show v. Remove these pulls and the last pull. None of the remaining
+    pulls shows v. Repeat until no pulls remain. Each arm that this procedure selects shows none of
+    the arms that were selected before it, so the selected arms contain no directed cycle of sure
+    edges (Q_ij = 1). The number of exploring pulls of B is at most W(B), the largest sum of ⌈ℓ_v⌉
+    over the subsets of B without such a cycle. Summation by parts over the gaps bounds the regret.
 Optimal arms that show (`bound_free_exploration`)
     If no confidence bound fails from stage t/4 to stage t, UCB has pulled optimal arms in all of
     these stages except for at most Σ_i ⌈ℓ_i(t)⌉. If each of these pulls shows arm j with probability
@@ -71,12 +71,12 @@ def ucb_graph(
     .. math:: E R_T \le \sum_i\Delta_i + X + \Big(\Delta_{max}+\sum_i\Delta_i\Big)\sum_{t=2}^T f(t)
 
     The first sum is the cost of the first pulls. UCB may skip the first pull of an arm that it has
-    already seen. f(t) is a bound on the probability that a
-    confidence bound fails, and X bounds the cost of the pulls that explore. X is the smallest of
-    three bounds. The first bound uses that the pulls of one arm show other arms: a clique of equally
-    good arms costs as much as a single arm. The second bound uses that optimal arms show other arms;
-    this bound does not grow with T for arms that every optimal arm shows with positive probability.
-    The third bound is for graphs of disjoint cliques. The argument is in `_graph.py`.
+    already seen. f(t) is a bound on the probability that a confidence bound fails, and X bounds the
+    cost of the pulls that explore. X is the smallest of three bounds. The first bound uses that the
+    pulls of one arm show other arms: a clique of equally good arms costs as much as a single arm. The
+    second bound uses that optimal arms show other arms; this bound does not grow with T for arms that
+    every optimal arm shows with positive probability. The third bound is for graphs of disjoint
+    cliques. The argument is in `_graph.py`.
 
     Every arm must have a self-loop (Q_ii > 0). An arm with Q_ii < 1 needs 1/Q_ii times as many pulls,
     and its bound does not use what other pulls show. The bound is at most :math:`T\Delta_{max}`. With
@@ -131,16 +131,16 @@ def _bound_at(
         shown_rates, look_rates, slopes, own, horizon, power, max_seen
     )
     is_free = free_needs < needs_after_first
-    alone = np.where(is_free, free_needs, needs_after_first)
+    needs_alone = np.where(is_free, free_needs, needs_after_first)
     costs = [
         bound_exploration(gaps, needs_after_first, shows),
-        float((gaps * alone)[is_free].sum())
+        float((gaps * needs_alone)[is_free].sum())
         + bound_exploration(gaps, np.where(is_free, 0.0, needs_after_first), shows),
     ]
     if not look_rates.any():
         costs.append(bound_cliques(gaps, needs_after_first, shows, sd))
     total = float(gaps.sum()) + min(costs) + (gaps.max() + float(gaps.sum())) * failures
-    return total, gaps * np.where(is_optimal, 0.0, 1 + alone + 2 * failures)
+    return total, gaps * np.where(is_optimal, 0.0, 1 + needs_alone + 2 * failures)
 
 
 def _bound_failure(t: FloatArray, power: float, max_seen: int) -> FloatArray:
@@ -210,18 +210,18 @@ def bound_exploration(gaps: FloatArray, counts: FloatArray, shows: "csr_array") 
     total = float((gaps * counts)[arms[~has_sure_loop]].sum())
     arms = arms[has_sure_loop]
     arms = arms[np.argsort(-gaps[arms], kind="stable")]
-    sure = shows[arms][:, arms] >= 1
-    _, labels = connected_components(sure, directed=True, connection="strong")
+    sure_edges = shows[arms][:, arms] >= 1
+    _, labels = connected_components(sure_edges, directed=True, connection="strong")
     order = np.argsort(labels, kind="stable")
     for component in np.split(order, np.flatnonzero(np.diff(labels[order])) + 1):
         own_gaps, own_counts = gaps[arms[component]], counts[arms[component]]
         if component.size == 1:
             total += float(own_gaps[0] * own_counts[0])
         elif component.size <= MAX_EXACT_ARMS:
-            is_sure = sure[component][:, component].toarray()
+            is_sure = sure_edges[component][:, component].toarray()
             total += _sum_by_parts(own_gaps, _find_largest_acyclic(is_sure, own_counts))
         else:
-            for clique in _cover_by_cliques(sure[component][:, component].tocsr()):
+            for clique in _cover_by_cliques(sure_edges[component][:, component].tocsr()):
                 total += _sum_by_parts(own_gaps[clique], np.maximum.accumulate(own_counts[clique]))
     return total
 
@@ -267,12 +267,14 @@ def _cover_by_cliques(sure: "csr_array") -> list[list[int]]:
     clique_of = np.full(sure.shape[0], -1)
     for arm in range(sure.shape[0] - 1, -1, -1):  # small gaps first: they have large counts
         neighbours = mutual.indices[mutual.indptr[arm] : mutual.indptr[arm + 1]]
-        joined, n_neighbours = np.unique(
+        joined_cliques, n_neighbours = np.unique(
             clique_of[neighbours[clique_of[neighbours] >= 0]], return_counts=True
         )
-        is_full = [n == len(cliques[clique]) for clique, n in zip(joined, n_neighbours, strict=True)]
+        is_full = [
+            n == len(cliques[clique]) for clique, n in zip(joined_cliques, n_neighbours, strict=True)
+        ]
         if any(is_full):
-            clique_of[arm] = joined[is_full.index(True)]
+            clique_of[arm] = joined_cliques[is_full.index(True)]
             cliques[clique_of[arm]].insert(0, arm)
         else:
             clique_of[arm] = len(cliques)

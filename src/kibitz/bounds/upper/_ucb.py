@@ -246,7 +246,7 @@ def ucb_schedule(
 
 
 def _expect_looks(schedule: Callable[[FloatArray], FloatArray], stages: FloatArray) -> FloatArray:
-    """Return 0, followed by the expected number of looks up to each stage; check the schedule."""
+    """Check the schedule; return 0, followed by the expected number of looks up to each stage."""
     if not callable(schedule):
         raise invalid("schedule", "a function of the stages", schedule)
     values = schedule(stages)

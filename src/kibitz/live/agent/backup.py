@@ -52,7 +52,7 @@ def restore(file: str | os.PathLike[str], url: str, replace: bool = False) -> in
         if exists:
             _remove_write_ahead_log(target)
         os.replace(copy, target)
-        os.ftruncate(lock_file, 0)  # the number of acknowledged events was that of the old file
+        os.ftruncate(lock_file, 0)  # it counts the acknowledged events of the old file
         _sync_folder(target.parent)
     return n_agents
 

@@ -294,7 +294,7 @@ def loss_rate_evidence(n_lost: ArrayLike, n_told: ArrayLike, n_pending: ArrayLik
 def off_policy_interval(
     n: int, total: float, squares: float, max_weight: float, baseline: float, delta: float
 ) -> tuple[float, float]:
-    r"""Return a confidence sequence for the mean reward of another policy than the one that chose.
+    r"""Return a confidence sequence for the mean reward of a policy that did not choose the arms.
 
     At visit t the log has an arm, chosen with probability \pi_t, and its reward X_t in [0, 1]. The
     other policy chooses this arm with probability w_t \pi_t. The estimate \phi_t = m + w_t (X_t - m)

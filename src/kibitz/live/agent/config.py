@@ -301,7 +301,8 @@ def to_stored(data: ConfigData) -> str:
 
 
 def check_same(config: Config, arguments: ConfigData) -> None:
-    """Raise ValueError if an agent is opened with a configuration that differs from the stored one.
+    """Raise ValueError if an agent is opened with a configuration other than the stored
+    configuration.
 
     If `arguments` has arms, compare all arguments, except a policy or a seed of None. If it has no
     arms, compare only the arguments that differ from their defaults. After a declaration of the

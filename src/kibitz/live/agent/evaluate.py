@@ -7,7 +7,7 @@ other arms probability 0, and the probabilities of Thompson sampling are unknown
 
 At each randomised visit, the evaluated policy chooses an arm. If the log has the same arm, the policy
 learns its reward, which is a fresh reward of that arm (replay; Li, Chu, Langford and Wang, 2011). If
-not, the visit teaches it nothing. The policy therefore learns as fast as on `n_matched` visits.
+not, the visit teaches it nothing. The policy therefore learns from `n_matched` visits only.
 
 - `value`: inverse propensity scoring, the average of m + w (X - m), where w is 1/probability if the
   arms agree and 0 if not. It is unbiased. [`low`, `high`] is a confidence sequence
@@ -97,7 +97,7 @@ class Evaluation:
     def __str__(self) -> str:
         return (
             f"{self.policy} would have earned {self.value:.4g} per visit ({self.low:.4g} to "
-            f"{self.high:.4g}; sure at {1 - self.delta:.0%}, whenever you look).\n"
+            f"{self.high:.4g}; at {1 - self.delta:.0%} confidence, however often you check).\n"
             f"Self-normalised estimate: {self.self_normalised:.4g}; mean reward of the "
             f"{self.n_matched:,} matched of {self.n_visits:,} randomised visits: {self.replay:.4g}.\n"
             f"An interval of about \u00b1 {self.precision:g} needs a log of about "

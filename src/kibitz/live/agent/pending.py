@@ -19,7 +19,7 @@ are delayed, let an arm have n reported observations and p pending pulls:
 
 If silence counts as a reward (`silence=`), pending decisions count as silent at once, with that
 reward, and a report corrects it. No arm that was pulled is then unknown, and Thompson sampling counts
-pending pulls too. Of three rules this one had the smallest regret (docs/live.md,
+pending pulls too. This rule had the smallest regret of three rules (docs/live.md,
 benchmarks/silence.py): most visitors do not click, so the reward of silence is the best guess.
 
 A policy that learns in the order of the decisions (`Policy.revise`) decides in its stored state, and

@@ -5,9 +5,9 @@ The state of any other policy follows from the counts and sums of the arms (`age
 **In the order of decisions.** A policy such as lookout must not learn in the order of the reports: a
 click is reported at once and a missing click is known only after the patience, so a growth of traffic
 would look like a change of a mean. The policy learns the reward of a decision when this decision and
-all earlier ones are told, silent or forgotten (`InOrder`, `learn_in_order`). Rewards that were told
-earlier than that are counted for the next decision, but not learned (`count_ahead`). A report or a
-correction that comes later than that is given to `Policy.revise`.
+all earlier decisions are told, silent or forgotten (`InOrder`, `learn_in_order`). Until then, a told
+reward counts for the next decision but is not learned (`count_ahead`). A later report or correction
+is given to `Policy.revise`.
 
 A correction rebuilds the state of a policy with phases from the log, because any reward may have
 decided a phase. For every other policy, a correction changes only the sum of its arm, and a new arm
@@ -36,7 +36,7 @@ class InOrder(NamedTuple):
     n_learned: Array  # one number: the policy has learned all decisions up to this id
     pulls_ahead: Array  # for each arm, the reported pulls that the policy has not learned
     looks_ahead: Array  # the other observations that it has not learned
-    sums_ahead: Array  # the sums of the rewards of both, exact because they are whole numbers
+    sums_ahead: Array  # the sums of all these rewards, exact because they are whole numbers
 
 
 def init(config: Config, n_arms: int) -> Any:
@@ -125,7 +125,7 @@ def update(config: Config, state: Any, record: DecisionRecord | Reward, reward: 
 def correct(config: Config, state: Any, arm_index: int, total: float) -> Any:
     """Return the state after a correction; `total` is the new sum of all rewards of the arm."""
     view = config.policy.view
-    assert view is not None  # every policy that holds looks has a view
+    assert view is not None  # every policy with a hold has a view
     view(config.params, state, 1).statistics.sums[arm_index] = total / config.unit
     return state
 

@@ -441,7 +441,7 @@ def decide(
     names = [arm.name for arm in arms if arm.status != "retired"]
     is_ruled_out = p_values[unretired_arms] <= delta
     unseen_names = [name for name, count in zip(names, data.n, strict=True) if count == 0]
-    confidence_text = f"{100 * (1 - delta):.6g} %, whenever you look"
+    confidence_text = f"at {100 * (1 - delta):.6g} % confidence, however often you check"
     if any(has_changed(arm.scan) for arm in arms):
         confidence_text += ", if the means changed when the monitor says"
     winner, remaining = None, None
@@ -458,7 +458,7 @@ def decide(
         )
         if not rivals.size:
             winner, remaining = names[kept_arm], 0
-            sentence = f"{winner} is best: each other arm is ruled out ({confidence_text})."
+            sentence = f"{winner} is best: every other arm is ruled out ({confidence_text})."
             if len(names) == 1:
                 sentence = f"{winner} is the only arm that is not retired."
         else:
@@ -535,7 +535,7 @@ def _format_loss(
         unit_text = unit_text.replace("clicks", "click").replace("points", "point")
     return (
         f"If you stop now and keep {kept_arm}, you give up at most {bound_text}{unit_text} "
-        f"(sure at {confidence_text}); likely about {_format_digits(factor * likely_loss, 1)}."
+        f"({confidence_text}); likely about {_format_digits(factor * likely_loss, 1)}."
     )
 
 
@@ -554,9 +554,11 @@ def _format_digits(value: float, digits: int) -> str:
 def _format_outlook(remaining: int | None, tied_names: list[str], rewards: str) -> str:
     if remaining is not None:
         unit_name = "views" if rewards == "bernoulli" else "observations"
-        return f" A winner may show after about {remaining:,} more {unit_name} at the present pace."
+        return (
+            f" A winner may be found after about {remaining:,} more {unit_name} at the present pace."
+        )
     if tied_names:
-        return f" {_join_names(tied_names)} may be equal; a winner may never show."
+        return f" {_join_names(tied_names)} may be equal; a winner may never be found."
     return " A winner is not in sight."
 
 

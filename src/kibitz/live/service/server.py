@@ -162,7 +162,7 @@ class TimeoutProtocol(AutoHTTPProtocol):  # type: ignore[misc,valid-type]
         super().connection_lost(exc)
 
     def pause_writing(self) -> None:
-        """Start the timer for the client to read what is in the buffers, which are full."""
+        """The buffers are full: start the time limit for the client to read them."""
         super().pause_writing()
         self._write_timer = self.loop.call_later(MAX_WRITE_SECONDS, self._drop_client)
 

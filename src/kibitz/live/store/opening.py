@@ -12,15 +12,15 @@ from kibitz.live.store.schema import Database, Store
 
 T = TypeVar("T")
 
-OPENING_SECONDS = 1.0  # a store that opens within this time, or fails to, does so in the foreground
+OPENING_SECONDS = 1.0  # the constructor waits this long for the store to open or to fail
 
 
 class OpeningStore:
     """A store whose migration may take longer than a service can wait before it answers probes.
 
     Until the store is open, `read` and `write` raise StoreUnavailable. An error within the first
-    `OPENING_SECONDS` is raised by the constructor. A later error is logged; if the store is only
-    unavailable, it is opened again until this succeeds.
+    `OPENING_SECONDS` is raised by the constructor. A later error is logged. If the store is only
+    unavailable, opening is tried again until it succeeds.
     """
 
     def __init__(self, url: str) -> None:

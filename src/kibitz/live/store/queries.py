@@ -516,7 +516,7 @@ def count_pulls(database: Database, number: int, width: int, after: int, last: i
 
 
 def sum_settled(database: Database, number: int, width: int, after: int, last: int) -> list[Row]:
-    """Sum the rewards that the monitor read of decisions `after` + 1 to `last`, as `count_pulls`.
+    """Sum the settled rewards of decisions `after` + 1 to `last`, grouped as in `count_pulls`.
 
     Return rows (arm, interval, rewards, sum).
     """

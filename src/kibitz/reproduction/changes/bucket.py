@@ -117,8 +117,8 @@ def verdict(data: Data) -> Verdict:
     )
     summary = f"rate {recommended.rate:.2g}: {own}, predicted {recommended.total:.4g}"
     caption = (
-        f"Cost of a change: regret in the {typeset(HORIZON)} stages after the rise, and the looks of "
-        "as many stages. Rough: few observations before the rise."
+        f"Cost of a change: regret in the {typeset(HORIZON)} stages after the rise, and the cost of "
+        "looks over the same number of stages. Rough: few observations before the rise."
     )
     columns = ("rate", "measured", "predicted", "rough")
     return judge(statements, summary, finding, [Table(caption, columns, rows)])

@@ -52,8 +52,8 @@ HORIZON = 10_000
 RUNS = 200
 MAX_ERROR = 0.35  #: Largest relative error of the approximation.
 MIN_FACTOR = 3.0  #: Smallest accepted ratio of the delay with random looks to that with chosen looks.
-#: The approximation is tested if the arm has at least this many times as many observations before
-#: the rise as detection takes.
+#: The approximation is tested if the arm has at least this many times the observations before the
+#: rise that detection takes.
 MIN_BEFORE = 2.0
 CHOSEN, RANDOM = "looks of lookout", "random looks"
 
@@ -129,7 +129,7 @@ def verdict(data: Data) -> Verdict:
     statements.append(
         Statement(
             f"With {n_arms} arms and a look at each stage, random looks take {factor} times as long "
-            f"as those of lookout (at least {MIN_FACTOR:g}).",
+            f"as the looks of lookout (at least {MIN_FACTOR:g}).",
             is_above(factor, MIN_FACTOR),
         )
     )

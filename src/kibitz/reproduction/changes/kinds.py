@@ -138,7 +138,7 @@ def choose_setting(ratios: dict[str, Any], name: str, rate: float) -> str:
 def compare(ratios: dict[str, Any], label: str, rate: float, kinds: Any) -> Estimate:
     """Return the geometric mean of the regret relative to lookout over the problems of some kinds.
 
-    The standard error is that between problems, which includes the noise between runs.
+    The standard error is computed over problems, so it includes the noise of the runs.
     """
     logs = mean(np.concatenate([ratios[k].sel(policy=label, rate=rate).to_numpy() for k in kinds]))
     return Estimate(float(np.exp(logs.value)), float(np.exp(logs.value) * logs.error))

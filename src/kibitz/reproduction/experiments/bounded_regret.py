@@ -200,7 +200,7 @@ def draw(data: Data) -> Picture:
         coefficients = np.polyfit(np.log(rates[is_flat]), np.asarray(height_curve.y)[is_flat], 1)
         fitted_heights = np.polyval(coefficients, np.log(rates))
         plateau_curves.append(
-            Curve("line through the flat ones", rates, fitted_heights, kind="reference")
+            Curve("line through the flat curves", rates, fitted_heights, kind="reference")
         )
     x, y = "horizon T (stages)", f"regret (mean of {regret.sizes['run']} runs, band 25–75 %)"
     panels = [

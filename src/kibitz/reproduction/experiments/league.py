@@ -229,7 +229,7 @@ def measure_costs() -> list[Table]:
         "Processor time per stage in nanoseconds: five arms, ε = 0.1, T = 10⁴, stage by stage, best "
         "of three. These numbers were measured on this machine when the report was written; all "
         "others are the same on every machine. A generic kernel takes two to three times as long as "
-        "a specialised one."
+        "a specialised kernel."
     )
     return [Table(caption, ["policy", "ns", "kernel"], rows)]
 

@@ -139,17 +139,17 @@ def verdict(data: Data) -> Verdict:
         if is_lower is False
     ]
     finding = " ".join(
-        f"Compared with the {label.split(',')[0]} weights, the regret of the optimal ones is "
+        f"Compared with the {label.split(',')[0]} weights, the regret of the optimal weights is "
         f"{describe_reductions(rates, reductions[label])}."
         for label in reductions
     ) + (
-        " The suboptimal weights have a lower regret than the uniform ones at "
-        f"{format_rates(better_rates)} and a higher one at {format_rates(worse_rates)}."
+        " The suboptimal weights have a lower regret than the uniform weights at "
+        f"{format_rates(better_rates)} and a higher regret at {format_rates(worse_rates)}."
     )
     results = [statement.holds for statement in statements]
     summary = (
-        f"of {len(rates)} values of ε, 1/Δ has the lowest regret at {results.count(True)}, not the "
-        f"lowest at {results.count(False)}, undecided at {results.count(None)}"
+        f"1/Δ has the lowest regret at {results.count(True)} of {len(rates)} values of ε; it does "
+        f"not at {results.count(False)}, and {results.count(None)} are undecided"
     )
     return judge(statements, summary, finding)
 

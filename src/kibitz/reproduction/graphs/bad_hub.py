@@ -1,10 +1,10 @@
 """The worst arm shows all arms, and every other arm shows only itself.
 
-Source: Buccapatnam, Eryilmaz and Shroff (2014) pull arms for what they show.
+Source: Buccapatnam, Eryilmaz and Shroff (2014) pull arms in order to observe other arms.
 
-Measured: whether scout, which pulls an arm for what it shows, has less than half of the regret of
-every index policy; and whether its slope per log T is near the smallest possible slope C*, which the
-index policies exceed.
+Measured: whether scout, which pulls an arm in order to observe others, has less than half of the
+regret of every index policy; and whether its slope per log T is near the smallest possible slope C*,
+which the index policies exceed.
 """
 
 from typing import Any
@@ -36,11 +36,11 @@ from kibitz.reproduction.verdict import (
 from kibitz.simulation.simulate import simulate
 
 TITLE = "A bad arm that shows all arms"
-SOURCE = "Buccapatnam, Eryilmaz and Shroff (2014) pull arms for what they show"
+SOURCE = "Buccapatnam, Eryilmaz and Shroff (2014) pull arms in order to observe other arms"
 CLAIM = (
-    "If only the worst arm shows the other arms, a policy that pulls it for what it shows has a much "
-    "lower regret than index policies, which never do, and its regret grows almost as slowly as C* "
-    "log T."
+    "If only the worst arm shows the other arms, a policy that pulls it in order to observe them has "
+    "a much lower regret than index policies, which do not, and its regret grows almost as slowly as "
+    "C* log T."
 )
 #: Mean reward of the best arm, of each of the other arms, and of the hub.
 BEST_MEAN, OTHER_MEAN, HUB_MEAN = 0.5, 0.3, 0.0

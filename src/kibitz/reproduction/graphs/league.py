@@ -35,7 +35,7 @@ CLAIM = (
 )
 #: Number of problems: one of each kind of graph and number of arms.
 N_PROBLEMS = 30
-#: Number of stages, T; None draws 2000 or 20 000 for each problem.
+#: Number of stages, T; None draws 2000 or 20,000 for each problem.
 HORIZON: int | None = None
 #: Number of runs of each policy in each setting.
 RUNS = 32

@@ -80,12 +80,14 @@ def find_worst(part_data: Any) -> Any:
 def measure_exponents(data: Data) -> tuple[Estimate, Estimate]:
     """Return the exponents of T of the largest regret and of the regret with the fixed gap."""
     log_horizons = np.log([int(label) for label in data])
-    worst = np.stack([find_worst(part).to_numpy() for part in data.values()], axis=1)
-    fixed = np.stack(
+    worst_regrets = np.stack([find_worst(part).to_numpy() for part in data.values()], axis=1)
+    fixed_gap_regrets = np.stack(
         [part["final_regret"].isel(policy=0).sel(relative=0.0).to_numpy() for part in data.values()],
         axis=1,
     )
-    return slope(log_horizons, worst, log=True), slope(log_horizons, fixed, log=True)
+    return slope(log_horizons, worst_regrets, log=True), slope(
+        log_horizons, fixed_gap_regrets, log=True
+    )
 
 
 def verdict(data: Data) -> Verdict:

@@ -70,7 +70,7 @@ function createTiles() {
     const unit = report.rewards === "bernoulli" ? "clicks; " : "";
     const missing = report.alarms.length ? "no bound after a change of a mean" : "no bound yet: an arm has no reported reward";
     const reason = n_asks ? missing : "no pulls yet";
-    setText(regret.note, isKnown ? `${unit}sure at ${formatLevel(report.delta)}, whenever you look` : reason);
+    setText(regret.note, isKnown ? `${unit}at ${formatLevel(report.delta)} confidence, however often you check` : reason);
     const n_looks = sum(arms, "n_looks");
     setText(looks.value, formatCount(n_looks));
     const n_shows = sum(arms, "n_shows");

@@ -81,9 +81,9 @@ function createArmRow(name, palette, change) {
     const retired = arm.status === "retired" ? " A retired arm is not part of the verdict." : "";
     if (!all.isPossible(arm)) {
       return [`ruled out,\np < ${formatPValue(arm.best)}`, `Anytime-valid p-value ${p}: if this arm were the best one, the probability ` +
-        `that the dashboard ever shows a p-value this small would be at most that.${retired}`];
+        `that the dashboard ever shows a p-value this small would be at most this p-value.${retired}`];
     }
-    if (all.isWinner(arm)) return ["best", `Each other arm is ruled out. The probability that a winner is ever wrong is at most ${all.delta}.`];
+    if (all.isWinner(arm)) return ["best", `Every other arm is ruled out. The probability that a winner is ever wrong is at most ${all.delta}.`];
     return ["possible", `This arm can still be the best one: its anytime-valid p-value, ${p}, is above ${all.delta}.${retired}`];
   }
 

@@ -3,7 +3,7 @@
 const POLL_MS = 2000; // time between two requests for the list of agents
 const RECONNECTED_MS = 12000; // how long the dashboard says that it has reconnected
 const AGENT_TIPS = {
-  Arms: "Number of arms of the agent, including paused and retired ones.",
+  Arms: "Number of arms of the agent, including paused and retired arms.",
   Asks: "Number of times the agent was asked which arm to pull.",
   Looks: "Number of reported looks: observations that cost no pull.",
   Pending: "Number of pulls and looks whose reward has not been reported yet.",

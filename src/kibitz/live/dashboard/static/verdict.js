@@ -17,7 +17,7 @@ const UNITS = {
 const VERDICT_TIPS = {
   verdict: "Which arm is the best one, or what you give up if you stop now. Decided by comparing the settled rewards of each pair of arms.",
   "Loss if you stop now": "Upper bound on the expected reward that you give up per pull if you keep the leading arm from now on. " +
-    "It holds with this probability however often you look and whatever policy chooses the arms.",
+    "It holds with this probability, however often you check and whatever policy chooses the arms.",
   "Likely loss": "Bayesian estimate of the same loss. It is a heuristic, not a bound.",
   "Until a winner": "Rough estimate of how many more observations a winner takes if the means and the shares of the arms stay as they are.",
 };
@@ -36,7 +36,7 @@ function formatInterval(arm, units) {
 const isInUse = (arm) => arm.status !== "retired";
 const isPossible = (arm, report) => arm.best > report.delta;
 
-/** Return whether an arm is the winner: each other arm in use is ruled out. */
+/** Return whether an arm is the winner: every other arm in use is ruled out. */
 const isWinner = (arm, report) =>
   report.remaining === 0 && isInUse(arm) && isPossible(arm, report) && report.arms.filter(isInUse).length > 1;
 
@@ -51,7 +51,7 @@ function createVerdictCard() {
     const { loss_high, loss_likely } = report;
     const high = loss_high === null ? "" : formatUpperBound(units.factor * loss_high);
     setText(bound.value, high ? `at most ${high}` : "no bound yet");
-    setText(bound.note, `${high === "1" ? units.oneLoss : units.loss}; sure at ${formatLevel(report.delta)}, whenever you look`);
+    setText(bound.note, `${high === "1" ? units.oneLoss : units.loss}; at ${formatLevel(report.delta)} confidence, however often you check`);
     setText(likely.value, loss_likely === null ? "–" : `about ${formatShort(Number((units.factor * loss_likely).toPrecision(1)))}`);
     setText(likely.note, loss_likely === null ? "no estimate yet" : `${units.loss}; an estimate`);
   }

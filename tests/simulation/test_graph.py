@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import kibitz as kb
+from kibitz.engine.kernel import fill_graph
 from kibitz.engine.leap import can_leap
 from kibitz.model.graphs import load_graph
 from kibitz.simulation.jobs import Job, play
@@ -61,6 +62,18 @@ def test_scout_learns_graphs_of_at_most_2000_arms():
     problem = kb.gaussian(np.zeros(2001))
     with pytest.raises(ValueError, match="scout plays with at most 2000 arms"):
         kb.simulate(problem, kb.graph(load_graph("ring", 2001)), kb.scout(), **OPTIONS)
+
+
+def test_what_a_pull_shows_costs_scout_constant_time_per_arm(monkeypatch):
+    """scout searches the leader again only if the leader is shown or surpassed: a hub shows all."""
+    policy = kb.scout(informed=True)
+    params, state = fill_graph(policy, 10, None, 3), policy.init(None, 3)
+    for arm, reward in enumerate([2.0, 1.0, 0.0]):
+        state = policy.update(params, state, 1, arm, 1, reward, False)
+    monkeypatch.setitem(policy.update.__globals__, "find_leader", None)
+    state = policy.on_graph.show(params, state, 2, 2, 1, 1, 2.5)  # the mean is 1.75
+    with pytest.raises(TypeError):
+        policy.on_graph.show(params, state, 2, 2, 1, 1, 9.0)
 
 
 def test_max_n_rejects_unsupported_policies():

@@ -70,7 +70,7 @@ def bounds(
 
     if rate is None and graph is None:
         raise OptionError("--rate is missing; use --rate 0.1, or --graph NAME")
-    shows = None if graph is None else option.load_shows(graph, len(means), loops)
+    shows = option.load_shows(graph, len(means), loops)
     constants: dict[str, Any] = {
         name: value for name, value in {"C": C, "C_0": C_0}.items() if value is not None
     }

@@ -178,7 +178,9 @@ def test_a_log_with_shows_is_exported_and_replayed(memory):
             agent.observe([(arm, 0.5) for arm in "abce"], shown_by=pull.id)
         for name in ("log.csv", "log.jsonl", "log.nc"):
             agent.export(memory / name)
-            assert kibitz.from_log(memory / name).n_observed.tolist() == [3, 3, 3, 3, 3]
+            logged = kibitz.from_log(memory / name)
+            assert logged.n_observed.tolist() == [3, 3, 3, 3, 3]
+            assert logged.n_shows == 12
 
 
 def test_an_agent_without_a_graph_counts_what_a_pull_shows(memory):

@@ -41,7 +41,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kibitz._jit import jit
-from kibitz._validation import flag, positive
+from kibitz._validation import flag, one_of, positive
+from kibitz.policies import scout_kibitzer
 from kibitz.policies.kibitzer import find_leader
 from kibitz.policies.policy import (
     NO_GRAPH,
@@ -55,13 +56,16 @@ from kibitz.policies.policy import (
     new_statistics,
 )
 
+RULES = ("price", "kibitzer")
 MAX_ARMS = 2000  # the estimate of the graph takes memory for the square of the number of arms
 C_WITH_LOOPS, C_WITHOUT_LOOPS = 0.5, 1.0  # the default c: all pulls show their own reward, or not
 PRIOR_WEIGHT = 0.125  # a power of 2, so that equal sums stay equal in floating-point arithmetic
 NORMAL_FACTOR = 1 / math.sqrt(2 * math.pi)
 
 
-def scout(c: float | None = None, informed: bool = False, scale: float | None = None) -> Policy:
+def scout(
+    c: float | None = None, informed: bool = False, scale: float | None = None, rule: str = "price"
+) -> Policy:
     """Return scout, our own policy for graphs, which is not in the paper.
 
     Parameters
@@ -74,9 +78,17 @@ def scout(c: float | None = None, informed: bool = False, scale: float | None = 
         2000 arms.
     scale
         The sub-Gaussian scale of the rewards. Default: the scale of the problem.
+    rule
+        "price", or "kibitzer", which explores when kibitzer does
+        (`kibitz.policies.scout_kibitzer`). "kibitzer" has a lower regret if pulls show their own
+        rewards; it has no constant c, and rejects graphs on which an arm never shows its own reward.
     """
     c_value = None if c is None else positive(c, "c")
     is_informed = flag(informed, "informed")
+    if one_of(rule, "rule", RULES) == "kibitzer":
+        if c is not None:
+            raise ValueError("c is a constant of rule='price'; omit it with rule='kibitzer'")
+        return _make_kibitzer_rule(is_informed, scale)
     constants: dict[str, Any] = {"c": 0.0 if c_value is None else c_value}
     if is_informed:
         constants["graph"] = NO_GRAPH
@@ -91,7 +103,27 @@ def scout(c: float | None = None, informed: bool = False, scale: float | None = 
         on_graph=GraphFunctions(pull, look, None, show, hide, needs_loops=False),
         max_arms=None if is_informed else MAX_ARMS,
         scale=check_scale(scale),
-        parameters={"c": c_value, "informed": is_informed},
+        parameters={"c": c_value, "informed": is_informed, "rule": "price"},
+    )
+
+
+def _make_kibitzer_rule(is_informed: bool, scale: float | None) -> Policy:
+    """Return scout with the rule "kibitzer"."""
+    constants: dict[str, Any] = {"b": scout_kibitzer.B, "beta": scout_kibitzer.BETA}
+    if is_informed:
+        constants["graph"] = NO_GRAPH
+    rule_pull = scout_kibitzer.make_pull(is_informed)
+    return Policy(
+        "scout",
+        constants,
+        scout_kibitzer.init_informed if is_informed else scout_kibitzer.init,
+        rule_pull,
+        look,
+        scout_kibitzer.update,
+        on_graph=GraphFunctions(rule_pull, look, None, scout_kibitzer.show, scout_kibitzer.hide),
+        max_arms=None if is_informed else MAX_ARMS,
+        scale=check_scale(scale),
+        parameters={"c": None, "informed": is_informed, "rule": "kibitzer"},
     )
 
 

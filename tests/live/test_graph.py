@@ -28,13 +28,14 @@ POLICIES = {
     "etc": make_policy("etc"),
     "ucb2": make_policy("ucb2"),
     "scout": kibitz.scout(informed=True),
+    "scout, kibitzer's rule": kibitz.scout(informed=True, rule="kibitzer"),
     "max_n": kibitz.max_n(make_policy("ucb")),
 }
 
 
 def can_play(policy, shows):
     own = np.diagonal(shows).min()
-    return own == 1 or (policy.on_graph is not None and own > 0) or policy.name == "scout"
+    return own == 1 or (policy.on_graph is not None and (own > 0 or not policy.on_graph.needs_loops))
 
 
 def create(url, shows=GRAPHS["star"], arms=ARMS, **arguments):

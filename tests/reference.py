@@ -785,6 +785,45 @@ class Scout(Rewards):
         return min((arm for arm in self.arms if arm != best), key=imed)
 
 
+class ScoutKibitzer(Scout):
+    """Explore when kibitzer does, counting future shows of the leader, with the most valuable arm."""
+
+    def index(self, stage, arm):
+        leader, n = self.leader(), len(self.observed_rewards(arm))
+        fair_share = self.n_arms * n + 8 * sum(map(len, self.look_rewards))
+        own_share = self.n_arms * (2 * n + 8 * len(self.look_rewards[arm]))
+        share = min(fair_share, own_share)
+        if arm != leader and (self.known_shows is not None or self.n_pulls[leader] > 0):
+            share += 8 * self.n_arms * self.shows(leader, arm) * stage
+        x = 1 + 8 * stage / share
+        level = math.log(x) - math.log(1 + math.log(x))
+        return mean(self.observed_rewards(arm)) + math.sqrt(2 * level / n)
+
+    def pull(self, stage):
+        if any(not self.observed_rewards(arm) for arm in self.arms):
+            return super().pull(stage)
+        leader = self.leader()
+        explored = rank_arms([self.index(stage, arm) for arm in self.arms])[0]
+        if explored == leader:
+            return leader
+        means = [mean(self.observed_rewards(arm)) for arm in self.arms]
+        gaps = [means[leader] - arm_mean for arm_mean in means]
+        limit = self.index(stage, leader)
+        wanted = [k for k in self.arms if k != leader and self.index(4 * stage, k) >= limit]
+
+        def value(arm):
+            shown = math.fsum(self.shows(arm, k) * gaps[k] for k in wanted)
+            return shown / max(gaps[arm], 1e-12)
+
+        others = [
+            arm
+            for arm in self.arms
+            if arm not in {leader, explored} and self.shows(arm, explored) >= 0.5
+        ]
+        best = max(others, key=value, default=explored)
+        return best if value(best) > 1.5 * value(explored) else explored
+
+
 class MaxN:
     """Pull the arm with the largest mean among the arms that show the choice of another policy."""
 

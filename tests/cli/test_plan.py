@@ -271,6 +271,25 @@ def test_log_without_clicks_has_no_plan(error_message, write_log):
     )
 
 
+@pytest.mark.parametrize(("unit", "rewards"), [(1, {}), (2, {"rewards": "gaussian", "scale": 1})])
+def test_a_plan_from_a_log_with_shows_says_that_it_does_not_cover_graphs(
+    kibitz, tmp_path, unit, rewards
+):
+    """Its predictions are higher than the regret of the agent that wrote the log."""
+    setting = {"arms": ["a", "b"], "rewards": "bernoulli", "shows": [[1, 1], [1, 1]], **rewards}
+    with library.agent(tmp_path / "s.db", "a", **setting) as opened:
+        for n in range(12):
+            pull = opened.ask(among=["b"])
+            opened.tell(pull.id, unit * float(n % 3 > 0))
+            opened.observe("a", unit * float(n % 2), shown_by=pull.id)
+        opened.export(tmp_path / "log.csv")
+    code, output, _ = kibitz("plan", "--horizon", "1000", "--log", tmp_path / "log.csv")
+    assert code == 0
+    output = " ".join(output.split())
+    assert "pulls showed 12 rewards of other arms" in output
+    assert "a plan does not cover graphs" in output
+
+
 def test_log_of_other_rewards_is_planned_in_its_own_units(kibitz, write_log):
     """A log in cents gives a hundred times the regret of the same log in euros."""
     euros = {"blue": [1.0, 3.0, 2.5] * 20, "green": [2.0, 5.0, 4.0] * 20}

@@ -311,6 +311,17 @@ def test_a_graph_in_a_file_is_simulated(kibitz, tmp_path):
     assert result["fingerprint"]["feedback"]["graph"] == {"arms": 3, "edges": edges}
 
 
+def test_loops_without_a_graph_are_rejected(error_message, tmp_path):
+    """The option would have no effect: without a graph, every pull shows its own reward."""
+    store = ("--store", str(tmp_path / "shop.db"), "--arms", "a,b", "--rewards", "bernoulli")
+    for args in (
+        ("simulate", *SHORT_RUN, "--policy", "ucb"),
+        ("bounds", "--means", "2,1", "--horizon", "100", "--rate", "0.1"),
+        ("agent", "create", "shop", *store),
+    ):
+        assert "--loops needs --graph" in error_message(*args, "--loops")
+
+
 def test_an_index_policy_is_rejected_on_a_graph_without_self_loops(error_message, tmp_path):
     (tmp_path / "edges.csv").write_text("0,1\n1,0,1\n1,2\n2,2\n")
     graph = ["--graph", str(tmp_path / "edges.csv")]

@@ -47,8 +47,8 @@ def make_reference(name, shows):
         oracle = REFERENCES[name.removeprefix("max_n:")](5)
         oracle.on_graph = True
         return reference.MaxN(oracle, shows)
-    if name == "scout:informed":
-        return reference.Scout(5, shows)
+    if name.endswith(":informed"):
+        return REFERENCES[name](5, shows)
     oracle = REFERENCES[name](5)
     oracle.on_graph = True
     return oracle
@@ -68,6 +68,8 @@ REFERENCES = {
     "kibitzer": reference.Kibitzer,
     "scout": reference.Scout,
     "scout:informed": reference.Scout,
+    "scout:kibitzer": reference.ScoutKibitzer,
+    "scout:kibitzer:informed": reference.ScoutKibitzer,
     "max_n:ucb": None,
     "max_n:thompson": None,
     "etc": reference.ETC,
@@ -81,8 +83,10 @@ REFERENCES = {
 def get_policy(name):
     if name.startswith("max_n:"):
         return kb.max_n(make_policy(name.removeprefix("max_n:")))
-    name, _, option = name.partition(":")
-    return make_policy(name, **({option: True} if option else {}))
+    name, *options = name.split(":")
+    if "kibitzer" in options:
+        return make_policy(name, rule="kibitzer", informed="informed" in options)
+    return make_policy(name, **dict.fromkeys(options, True))
 
 
 def play_plain(policy, problem, feedback, horizon, seed, runs=1, leap=False):
@@ -156,7 +160,7 @@ def replay(policy, shows, feedback, horizon, seed, run):
 
 
 def can_play(name, graph_name):
-    if name.startswith("scout") or graph_name not in HIDING:
+    if graph_name not in HIDING or (name.startswith("scout") and "kibitzer" not in name):
         return True
     counts_shows_as_looks = {"etc", "etc_ocucb", "ucb2", "improved_ucb"}
     return graph_name == "dim" and name not in counts_shows_as_looks
@@ -325,6 +329,7 @@ def test_a_policy_without_functions_for_graphs_counts_shows_as_looks():
 
 
 COMPILED = ["ucb", "kl_ucb", "kibitzer", "thompson", "scout", "scout:informed", "max_n:ucb"]
+COMPILED += ["scout:kibitzer", "scout:kibitzer:informed"]
 
 
 @pytest.mark.slow

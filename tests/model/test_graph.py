@@ -189,10 +189,10 @@ def test_a_ring_of_two_arms_is_complete():
     [
         ("star:7", "star takes a whole number from 0 to 4"),
         ("star:-1", "star takes a whole number"),
-        ("cliques", "cliques takes a whole number from 1 to 5"),
+        ("cliques", "cliques takes a whole number from 1 to 5, as in cliques:5, got 'cliques'"),
         ("cliques:0", "cliques takes a whole number"),
         ("ring:3", "ring takes no number"),
-        ("erdos", "erdos takes a probability"),
+        ("erdos", "erdos takes a probability .* got 'erdos'"),
         ("erdos:2", r"erdos takes a probability in \[0, 1\]"),
         ("erdos:nan", "erdos takes a probability"),
         ("cliqes:3", "there is no file or named graph 'cliqes:3'.*did you mean 'cliques'"),

@@ -181,6 +181,12 @@ def test_slope_of_a_power_law_is_its_exponent():
     )
 
 
+def test_slope_of_a_regret_that_does_not_grow_is_exactly_zero():
+    """A rounding error such as -0.000000000000000024 in a report says nothing."""
+    runs = np.repeat([[2.9], [1.7], [0.3]], 9, axis=1)
+    assert slope(np.log(np.geomspace(1e5, 1e9, 9)), runs) == (0.0, 0.0)
+
+
 def test_first_stage_at_a_share_of_the_final_value():
     assert first_stage_at(0.95, [1, 10, 100, 1000], [1, 5, 9.6, 10]) == 100
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import kibitz as kb
+from kibitz.engine.kernel import fill_graph
 from kibitz.engine.leap import can_leap
 from kibitz.model.graphs import load_graph
 from kibitz.simulation.jobs import Job, play
@@ -47,6 +48,7 @@ def test_a_worker_plays_a_job_with_a_graph():
         (LOOPLESS, kb.ucb(), r"ucb .* arm 0 never shows its own reward \(shows\[0, 0\] = 0\)"),
         (LOOPLESS, kb.kibitzer(), "its regret can be linear; use scout"),
         (LOOPLESS, kb.thompson(), "its regret can be linear"),
+        (LOOPLESS, kb.scout(rule="kibitzer"), "its regret can be linear; use scout"),
         (LOOPLESS, kb.max_n(kb.ucb()), "max_n:ucb .* its regret can be linear"),
         (LOOPLESS, kb.etc(), "etc must see the reward of every pull"),
         (np.full((3, 3), 0.5), kb.ucb2(), r"may hide it \(shows\[0, 0\] = 0.5\)"),
@@ -61,6 +63,51 @@ def test_scout_learns_graphs_of_at_most_2000_arms():
     problem = kb.gaussian(np.zeros(2001))
     with pytest.raises(ValueError, match="scout plays with at most 2000 arms"):
         kb.simulate(problem, kb.graph(load_graph("ring", 2001)), kb.scout(), **OPTIONS)
+
+
+def test_what_a_pull_shows_costs_scout_constant_time_per_arm(monkeypatch):
+    """scout searches the leader again only if the leader is shown or surpassed: a hub shows all."""
+    policy = kb.scout(informed=True)
+    params, state = fill_graph(policy, 10, None, 3), policy.init(None, 3)
+    for arm, reward in enumerate([2.0, 1.0, 0.0]):
+        state = policy.update(params, state, 1, arm, 1, reward, False)
+    monkeypatch.setitem(policy.update.__globals__, "find_leader", None)
+    state = policy.on_graph.show(params, state, 2, 2, 1, 1, 2.5)  # the mean is 1.75
+    with pytest.raises(TypeError):
+        policy.on_graph.show(params, state, 2, 2, 1, 1, 9.0)
+
+
+def test_scout_with_the_rule_of_kibitzer_makes_the_pulls_of_kibitzer_without_edges():
+    policies = [kb.kibitzer(), kb.scout(informed=True, rule="kibitzer")]
+    for looks in (None, kb.passive(0.1)):
+        feedback = kb.graph(np.eye(3), looks=looks)
+        data = kb.simulate(PROBLEM, feedback, policies, **{**OPTIONS, "horizon": 1000})
+        assert np.array_equal(data.n_pulls[0], data.n_pulls[1])
+
+
+@pytest.mark.slow
+def test_scout_with_the_rule_of_kibitzer_pulls_a_bad_hub_for_what_it_shows():
+    """The limits are 5 standard errors away, so false alarms have probability 1e-6."""
+    shows = np.eye(20)
+    shows[19] = 1
+    problem = kb.gaussian([0.5, *[0.3] * 18, 0])
+    options = {"horizon": 10_000, "runs": 40, "seed": 1}
+    data = kb.simulate(problem, kb.graph(shows), kb.scout(rule="kibitzer"), **options)
+    assert data.final_regret.mean() < 250
+    assert data.n_pulls.sel(arm=19).mean() > 110
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"rule": "ucb"}, "rule must be 'price' or 'kibitzer', got 'ucb'"),
+        ({"rule": None}, "rule must be 'price' or 'kibitzer'"),
+        ({"rule": "kibitzer", "c": 1}, "c is a constant of rule='price'; omit it"),
+    ],
+)
+def test_invalid_rules_of_scout_are_rejected(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        kb.scout(**arguments)
 
 
 def test_max_n_rejects_unsupported_policies():

@@ -135,7 +135,7 @@ def create(
 
     policy_object = parse_policies([policy])[policy] if policy else None
     arm_names = [word.strip() for word in arms.split(",")]
-    shows = None if graph is None else option.load_shows(graph, len(arm_names), loops)
+    shows = option.load_shows(graph, len(arm_names), loops)
     with contextlib.suppress(ValueError), open_store(store) as opened_store:
         if name in opened_store.read(read_names):
             raise option.OptionError(

@@ -70,7 +70,7 @@ def bounds(
 
     if rate is None and graph is None:
         raise OptionError("--rate is missing; use --rate 0.1, or --graph NAME")
-    shows = None if graph is None else option.load_shows(graph, len(means), loops)
+    shows = option.load_shows(graph, len(means), loops)
     constants: dict[str, Any] = {
         name: value for name, value in {"C": C, "C_0": C_0}.items() if value is not None
     }
@@ -144,7 +144,8 @@ def print_graph_bounds(data: dict[str, Any], graph: str) -> None:
         "Fixed stage and multi period hold for algorithms that are sub-logarithmic with "
         f"C = {format_number(setting['C'])}, C_0 = {format_number(setting['C_0'])} on this graph."
         + (
-            " Worst case holds for all algorithms, for the worst problem with gaps of this size."
+            " On a graph with regret of order T^(2/3), no algorithm is. Worst case holds for all "
+            "algorithms, for the worst problem with gaps of this size."
             if "worst_case" in lower_bounds
             else ""
         )

@@ -130,10 +130,19 @@ def loops() -> Any:
     return flag("--loops", help_text, LOOKS)
 
 
-def load_shows(source: str, n_arms: int, loops: bool = False) -> Any:
-    """Return the matrix of the graph that --graph describes; --loops adds self-loops."""
+def load_shows(source: str | None, n_arms: int, loops: bool) -> Any:
+    """Return the matrix of the graph that --graph describes; --loops adds self-loops.
+
+    Without --graph, return None.
+    """
     from kibitz.model.graphs import load_graph
 
+    if source is None:
+        if loops:
+            raise OptionError(
+                "--loops needs --graph; without a graph, every pull shows its own reward"
+            )
+        return None
     try:
         return load_graph(source, n_arms, loops)
     except ValueError as error:

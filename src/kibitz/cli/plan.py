@@ -246,6 +246,8 @@ def plan(
         plan_output.print_plan(recommended_plan, observers)
         if summary is not None:
             plan_output.print_log(summary)
+    if summary is not None and summary["n_shows"]:
+        plan_output.print_shows(summary["n_shows"])
     if plot:
         print(f"written to {plot}")
 
@@ -341,5 +343,6 @@ def summarize_log(logged_problem: "Logged") -> dict[str, Any]:
         "rewards": kind,
         "scale": logged_problem.scale,
         "delta": logged_problem.delta,
+        "n_shows": logged_problem.n_shows,
         "arms": arms,
     }

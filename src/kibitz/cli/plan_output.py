@@ -240,6 +240,15 @@ def print_log(log: dict[str, Any]) -> None:
         )
 
 
+def print_shows(n_shows: int) -> None:
+    """Say that the plan does not cover the graph of the agent that wrote the log."""
+    Printer().text(
+        f"In the log, pulls showed {n_shows:,} rewards of other arms. These rewards count in the "
+        "means, but a plan does not cover graphs: its predictions are for an agent whose pulls show "
+        "nothing of other arms."
+    )
+
+
 def print_plan(planned: "Plan", observers: list[str]) -> None:
     """Print a plan for Gaussian rewards, with the predicted regret for each of the `observers`."""
     details, problems = planned.details, planned.problems

@@ -306,22 +306,18 @@ def read_feedback(
     n_arms: int, graph: str | None, loops: bool, observer: Any, rate: Any, every: Any, *options: Any
 ) -> Any:
     """Return the feedback that the options describe, with the graph of --graph."""
+    from kibitz.model.feedback import graph as make_graph
+
     if graph is not None and observer == "bandit" and (rate is not None or every is not None):
         observer = "passive"  # with a graph, --look-rate alone is enough
-    feedback = make_feedback(observer, rate, every, *options)
-    return feedback if graph is None else add_graph(graph, feedback, n_arms, loops)
-
-
-def add_graph(source: str, looks: Any, n_arms: int, loops: bool = False) -> Any:
-    """Return the feedback with the graph that --graph describes, and with the looks on top."""
-    from kibitz.model.feedback import graph
-
-    if looks.observer == "full":
+    looks = make_feedback(observer, rate, every, *options)
+    if graph is not None and looks.observer == "full":
         raise OptionError("--graph cannot be used with --observer full, which shows every arm")
+    shows = option.load_shows(graph, n_arms, loops)
     try:
-        return graph(option.load_shows(source, n_arms, loops), looks=looks)
+        return looks if shows is None else make_graph(shows, looks=looks)
     except ValueError as error:
-        raise ValueError(f"--graph {source}: {error}") from None
+        raise ValueError(f"--graph {graph}: {error}") from None
 
 
 def summarize(data: "xarray.Dataset") -> dict[str, Any]:

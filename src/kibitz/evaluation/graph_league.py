@@ -197,6 +197,7 @@ def entrants(graphs: Sequence[str] = (RANDOM,)) -> dict[str, Policy]:
         "kibitzer": kibitzer(),
         "kibitzer-MaxN": max_n(kibitzer()),
         **scouts,
+        "scout, kibitzer's rule": scout(rule="kibitzer"),
         "UCB-N": ucb(2.0),
         "UCB-MaxN": max_n(ucb(2.0)),
         "TS-N": thompson(),

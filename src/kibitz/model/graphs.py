@@ -101,7 +101,7 @@ def _parse_int(name: str, argument: str, minimum: int, maximum: int) -> int:
     if not (argument.isdecimal() and minimum <= int(argument) <= maximum):
         raise ValueError(
             f"{name} takes a whole number from {minimum} to {maximum}, as in {name}:{maximum}, "
-            f"got {short_repr(f'{name}:{argument}')}"
+            f"got {short_repr(f'{name}:{argument}'.rstrip(':'))}"
         )
     return int(argument)
 
@@ -114,7 +114,7 @@ def _parse_probability(argument: str) -> float:
     if not 0 <= probability <= 1:
         raise ValueError(
             "erdos takes a probability in [0, 1], as in erdos:0.1, "
-            f"got {short_repr(f'erdos:{argument}')}"
+            f"got {short_repr(f'erdos:{argument}'.rstrip(':'))}"
         )
     return probability
 

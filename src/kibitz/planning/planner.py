@@ -2,7 +2,8 @@ r"""Plan how many looks to buy, and predict the regret with and without them.
 
 The predictions are approximations: formulas whose constants were fitted to simulations
 (`kibitz.planning.bernoulli` for clicks, `kibitz.planning.prediction` for Gaussian rewards). No number
-in a plan is a bound; for bounds see `kibitz.bounds`.
+in a plan is a bound; for bounds see `kibitz.bounds`. Plans do not cover graphs, on which pulls also
+show other arms: simulate those.
 """
 
 from collections.abc import Sequence

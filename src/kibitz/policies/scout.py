@@ -41,7 +41,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kibitz._jit import jit
-from kibitz._validation import flag, positive
+from kibitz._validation import flag, one_of, positive
+from kibitz.policies import scout_kibitzer
 from kibitz.policies.kibitzer import find_leader
 from kibitz.policies.policy import (
     NO_GRAPH,
@@ -55,13 +56,16 @@ from kibitz.policies.policy import (
     new_statistics,
 )
 
+RULES = ("price", "kibitzer")
 MAX_ARMS = 2000  # the estimate of the graph takes memory for the square of the number of arms
 C_WITH_LOOPS, C_WITHOUT_LOOPS = 0.5, 1.0  # the default c: all pulls show their own reward, or not
 PRIOR_WEIGHT = 0.125  # a power of 2, so that equal sums stay equal in floating-point arithmetic
 NORMAL_FACTOR = 1 / math.sqrt(2 * math.pi)
 
 
-def scout(c: float | None = None, informed: bool = False, scale: float | None = None) -> Policy:
+def scout(
+    c: float | None = None, informed: bool = False, scale: float | None = None, rule: str = "price"
+) -> Policy:
     """Return scout, our own policy for graphs, which is not in the paper.
 
     Parameters
@@ -74,9 +78,17 @@ def scout(c: float | None = None, informed: bool = False, scale: float | None = 
         2000 arms.
     scale
         The sub-Gaussian scale of the rewards. Default: the scale of the problem.
+    rule
+        "price", or "kibitzer", which explores when kibitzer does
+        (`kibitz.policies.scout_kibitzer`). "kibitzer" has a lower regret if pulls show their own
+        rewards; it has no constant c, and rejects graphs on which an arm never shows its own reward.
     """
     c_value = None if c is None else positive(c, "c")
     is_informed = flag(informed, "informed")
+    if one_of(rule, "rule", RULES) == "kibitzer":
+        if c is not None:
+            raise ValueError("c is a constant of rule='price'; omit it with rule='kibitzer'")
+        return _make_kibitzer_rule(is_informed, scale)
     constants: dict[str, Any] = {"c": 0.0 if c_value is None else c_value}
     if is_informed:
         constants["graph"] = NO_GRAPH
@@ -91,7 +103,27 @@ def scout(c: float | None = None, informed: bool = False, scale: float | None = 
         on_graph=GraphFunctions(pull, look, None, show, hide, needs_loops=False),
         max_arms=None if is_informed else MAX_ARMS,
         scale=check_scale(scale),
-        parameters={"c": c_value, "informed": is_informed},
+        parameters={"c": c_value, "informed": is_informed, "rule": "price"},
+    )
+
+
+def _make_kibitzer_rule(is_informed: bool, scale: float | None) -> Policy:
+    """Return scout with the rule "kibitzer"."""
+    constants: dict[str, Any] = {"b": scout_kibitzer.B, "beta": scout_kibitzer.BETA}
+    if is_informed:
+        constants["graph"] = NO_GRAPH
+    rule_pull = scout_kibitzer.make_pull(is_informed)
+    return Policy(
+        "scout",
+        constants,
+        scout_kibitzer.init_informed if is_informed else scout_kibitzer.init,
+        rule_pull,
+        look,
+        scout_kibitzer.update,
+        on_graph=GraphFunctions(rule_pull, look, None, scout_kibitzer.show, scout_kibitzer.hide),
+        max_arms=None if is_informed else MAX_ARMS,
+        scale=check_scale(scale),
+        parameters={"c": None, "informed": is_informed, "rule": "kibitzer"},
     )
 
 
@@ -102,13 +134,16 @@ UNOBSERVED, WEIGHT, SLOPE, LOSS, RATE = range(5)
 class State(NamedTuple):
     """The statistics of all observations, the learned graph, and the terms of the price.
 
-    `update` and `show` keep the terms up to date, and `pull` computes no exponentials.
+    `update` and `show` keep the terms up to date, and `pull` computes no exponentials. An observation
+    takes constant time, unless it is of the leader or changes the leader: a pull can show all arms.
     """
 
     statistics: Statistics
     n_shown: Array  # (pulled arm, shown arm); empty if the policy knows the graph
-    terms: Array  # (term, arm); the last four terms are valid once all arms have been observed
-    totals: Array  # the sum of LOSS and the sum of RATE
+    terms: (
+        Array  # (term, arm); the last four are valid once all arms were observed, except the leader's
+    )
+    n_unobserved: Array  # one number
     leader: Array  # the leader for which the terms were computed; -1 before that
 
 
@@ -117,8 +152,8 @@ def init(params: Any, n_arms: int) -> State:
     """Return the state before any observation."""
     terms = np.zeros((5, n_arms))
     terms[UNOBSERVED] = 1.0
-    n_shown = np.zeros((n_arms, n_arms))
-    return State(new_statistics(n_arms, 0), n_shown, terms, np.zeros(2), np.full(1, -1, np.int64))
+    n_shown, leader = np.zeros((n_arms, n_arms)), np.full(1, -1, np.int64)
+    return State(new_statistics(n_arms, 0), n_shown, terms, np.full(1, n_arms), leader)
 
 
 @jit(allocates=True)
@@ -126,19 +161,25 @@ def init_informed(params: Any, n_arms: int) -> State:
     """Return the state before any observation, for a policy that knows the graph."""
     terms = np.zeros((5, n_arms))
     terms[UNOBSERVED] = 1.0
-    n_shown = np.zeros((0, 0))
-    return State(new_statistics(n_arms, 0), n_shown, terms, np.zeros(2), np.full(1, -1, np.int64))
+    n_shown, leader = np.zeros((0, 0)), np.full(1, -1, np.int64)
+    return State(new_statistics(n_arms, 0), n_shown, terms, np.full(1, n_arms), leader)
 
 
 @jit
-def sum_learned(params: Any, state: State, pulled: int, values: Array) -> float:
-    """Return the sum over arms m of Q_jm times `values[m]`, with the estimated Q; j is `pulled`."""
+def sum_learned(
+    params: Any, state: State, pulled: int, values: Array, leader: int, leader_value: float
+) -> float:
+    """Return the sum over arms m of Q_jm times `values[m]`, with the estimated Q; j is `pulled`.
+
+    The value of the leader is `leader_value`.
+    """
     total, shown = 0.0, 0.0
     for arm in range(values.size):
-        total += values[arm]
-        shown += state.n_shown[pulled, arm] * values[arm]
+        value = leader_value if arm == leader else values[arm]
+        total += value
+        shown += state.n_shown[pulled, arm] * value
     n_pulls = state.statistics.n_pulls[pulled]
-    prior = PRIOR_WEIGHT / 2 * (total + values[pulled])
+    prior = PRIOR_WEIGHT / 2 * (total + (leader_value if pulled == leader else values[pulled]))
     return (shown + prior) / (n_pulls + PRIOR_WEIGHT)
 
 
@@ -153,12 +194,15 @@ def hides_learned(params: Any, state: State) -> bool:
 
 
 @jit
-def sum_informed(params: Any, state: State, pulled: int, values: Array) -> float:
-    """Return the sum over arms m of Q_jm times `values[m]`, with the known Q; j is `pulled`."""
+def sum_informed(
+    params: Any, state: State, pulled: int, values: Array, leader: int, leader_value: float
+) -> float:
+    """Return the same sum as `sum_learned`, with the known Q."""
     graph = params.graph
-    total = graph.own[pulled] * values[pulled]
+    total = graph.own[pulled] * (leader_value if pulled == leader else values[pulled])
     for edge in range(graph.offsets[pulled], graph.offsets[pulled + 1]):
-        total += graph.probabilities[edge] * values[graph.arms[edge]]
+        arm = graph.arms[edge]
+        total += graph.probabilities[edge] * (leader_value if arm == leader else values[arm])
     return total
 
 
@@ -190,29 +234,22 @@ def compute_terms(state: State, leader: int, arm: int) -> None:
 def refresh(state: State, observed_arm: int) -> None:
     """Bring the terms up to date after observations of an arm."""
     stats, terms = state.statistics, state.terms
-    n_arms = stats.sums.size
-    terms[UNOBSERVED, observed_arm] = 0.0
-    for arm in range(n_arms):
-        if stats.n_observed[arm] == 0:
+    if terms[UNOBSERVED, observed_arm] > 0:
+        terms[UNOBSERVED, observed_arm] = 0.0
+        state.n_unobserved[0] -= 1
+    if state.n_unobserved[0] > 0:
+        return
+    leader = state.leader[0]
+    if leader >= 0 and leader != observed_arm:
+        mean = stats.sums[observed_arm] / stats.n_observed[observed_arm]
+        best_mean = stats.sums[leader] / stats.n_observed[leader]
+        if mean < best_mean or (mean == best_mean and observed_arm > leader):
+            compute_terms(state, leader, observed_arm)
             return
-    leader = find_leader(stats)
-    if leader == state.leader[0] and observed_arm != leader:
-        compute_terms(state, leader, observed_arm)
-    else:
-        state.leader[0] = leader
-        for arm in range(n_arms):
-            if arm != leader:
-                compute_terms(state, leader, arm)
-    slope, loss, rate = 0.0, 0.0, 0.0
-    for arm in range(n_arms):
+    leader = state.leader[0] = find_leader(stats)
+    for arm in range(stats.sums.size):
         if arm != leader:
-            slope += terms[SLOPE, arm]
-            loss += terms[LOSS, arm]
-            rate += terms[RATE, arm]
-    n_leader = float(stats.n_observed[leader])
-    terms[SLOPE, leader] = terms[LOSS, leader] = terms[RATE, leader] = 0.0
-    terms[WEIGHT, leader] = slope / (n_leader * (n_leader + 1))
-    state.totals[0], state.totals[1] = loss, rate
+            compute_terms(state, leader, arm)
 
 
 @cache
@@ -228,7 +265,7 @@ def make_pull(informed: bool) -> Any:
         if state.leader[0] < 0:  # some arms are unobserved
             best_arm, best_value, best_mean = 0, -1.0, -np.inf
             for arm in range(n_arms):
-                value = sum_shown(params, state, arm, state.terms[UNOBSERVED])
+                value = sum_shown(params, state, arm, state.terms[UNOBSERVED], -1, 0.0)
                 n = stats.n_observed[arm]
                 mean = stats.sums[arm] / n if n > 0 else -np.inf
                 if value > best_value or (value == best_value and mean > best_mean):
@@ -238,10 +275,18 @@ def make_pull(informed: bool) -> Any:
         if c == 0:
             c = C_WITHOUT_LOOPS if hides(params, state) else C_WITH_LOOPS
         best_arm = leader = state.leader[0]
-        best_mean, lowest_price = stats.sums[leader] / stats.n_observed[leader], np.inf
-        rho, later = c * state.totals[0], state.totals[1] / stage
+        slope, loss, rate = 0.0, 0.0, 0.0
         for arm in range(n_arms):
-            information = sum_shown(params, state, arm, state.terms[WEIGHT])
+            if arm != leader:
+                slope += state.terms[SLOPE, arm]
+                loss += state.terms[LOSS, arm]
+                rate += state.terms[RATE, arm]
+        n_leader = float(stats.n_observed[leader])
+        leader_weight = slope / (n_leader * (n_leader + 1))
+        best_mean, lowest_price = stats.sums[leader] / n_leader, np.inf
+        rho, later = c * loss, rate / stage
+        for arm in range(n_arms):
+            information = sum_shown(params, state, arm, state.terms[WEIGHT], leader, leader_weight)
             if arm == leader:
                 information += later
             if information > 0:

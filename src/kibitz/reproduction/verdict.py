@@ -188,7 +188,10 @@ def slope(x: Any, runs: Any, log: bool = False) -> Estimate:
     weights = (x_values - x_values.mean()) / ((x_values - x_values.mean()) ** 2).sum()
     if log:
         return Estimate(float(weights @ np.log(means)), mean(run_values / means @ weights).error)
-    return Estimate(float(weights @ means), mean(run_values @ weights).error)
+    growth = (
+        run_values - run_values[:, :1]
+    )  # regret that does not grow then has the slope 0, not 1e-17
+    return Estimate(float(weights @ growth.mean(axis=0)), mean(growth @ weights).error)
 
 
 def r_squared(x: Any, y: Any) -> float:

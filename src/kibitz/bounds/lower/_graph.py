@@ -3,7 +3,9 @@ r"""Lower bounds on a graph, where a pull of arm i shows arm j with probability 
 A sub-logarithmic algorithm must observe arm j at least a_j(t) times up to stage t
 (`kibitz.bounds.lower`). The expected observations of arm j are :math:`\sum_i Q_{ij} E N_i(t)` plus
 the looks, so a linear program finds the cheapest pulls. The algorithms must be sub-logarithmic on
-every problem with this graph. `graph_worst_case` holds for all algorithms, by another argument.
+every problem with this graph. If the graph is only weakly observable, none is: for a small gap, its
+regret is at least C* log T, which grows like the inverse square of the gap. `graph_worst_case` holds
+for all algorithms, by another argument.
 """
 
 import math

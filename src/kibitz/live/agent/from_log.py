@@ -40,6 +40,8 @@ class Logged(Problem):
         range.
     delta
         An upper bound on the probability that any of these intervals fails to contain its mean.
+    n_shows
+        The number of observations that pulls of other arms showed (`Agent.observe` with `shown_by`).
     """
 
     arms: tuple[str, ...] = ()
@@ -47,6 +49,7 @@ class Logged(Problem):
     low: Any = None
     high: Any = None
     delta: float = 0.05
+    n_shows: int = 0
 
     def __repr__(self) -> str:
         counts = zip(self.arms, self.n_observed, strict=True)
@@ -88,9 +91,9 @@ def from_log(
             column_names = ", ".join(map(str, columns)) or "none"
             raise invalid(name, f"a column of the log ({column_names})", column)
     if is_kibitz_log(columns, kind):
-        rewards = _replay_rewards(columns, kind)
+        rewards, n_shows = _replay_rewards(columns, kind)
     else:
-        rewards = _read_rewards(columns, arm, reward)
+        rewards, n_shows = _read_rewards(columns, arm, reward), 0
     if len(rewards) < 2:
         raise ValueError(f"log must contain rewards of at least 2 arms, got {list(rewards)}")
     problem = empirical(list(rewards.values()))
@@ -98,7 +101,15 @@ def from_log(
     half_width = gaussian_radius(counts, delta / len(rewards), problem.scale or 1e-12)
     low, high = problem.means - half_width, problem.means + half_width
     values = {field.name: getattr(problem, field.name) for field in fields(Problem)}
-    return Logged(**values, arms=tuple(rewards), n_observed=counts, low=low, high=high, delta=delta)
+    return Logged(
+        **values,
+        arms=tuple(rewards),
+        n_observed=counts,
+        low=low,
+        high=high,
+        delta=delta,
+        n_shows=n_shows,
+    )
 
 
 def size_interval(
@@ -186,14 +197,15 @@ def _skip_removed(events: list[Event]) -> list[Event]:
     return kept_events
 
 
-def _replay_rewards(columns: Columns, kind: str) -> dict[str, list[float]]:
-    """Replay a log written by kibitz; return the rewards by arm."""
+def _replay_rewards(columns: Columns, kind: str) -> tuple[dict[str, list[float]], int]:
+    """Replay a log written by kibitz; return the rewards by arm, and how many pulls showed."""
     projection = replay(columns, kind)
     rewards: dict[str, list[float]] = {arm.name: [] for arm in projection.arms}
     for record in projection.decisions.values():
         if record.reward is not None:
             rewards[projection.arms[record.arm].name].append(record.reward)
-    return {name: values for name, values in rewards.items() if values}
+    n_shows = sum(arm.n_shows for arm in projection.arms)
+    return {name: values for name, values in rewards.items() if values}, n_shows
 
 
 def _read_rewards(columns: Columns, arm: str, reward: str) -> dict[str, list[float]]:

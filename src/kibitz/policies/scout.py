@@ -140,9 +140,7 @@ class State(NamedTuple):
 
     statistics: Statistics
     n_shown: Array  # (pulled arm, shown arm); empty if the policy knows the graph
-    terms: (
-        Array  # (term, arm); the last four are valid once all arms were observed, except the leader's
-    )
+    terms: Array  # (term, arm); all but the first are undefined for the leader and before it is known
     n_unobserved: Array  # one number
     leader: Array  # the leader for which the terms were computed; -1 before that
 

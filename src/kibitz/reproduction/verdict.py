@@ -188,9 +188,7 @@ def slope(x: Any, runs: Any, log: bool = False) -> Estimate:
     weights = (x_values - x_values.mean()) / ((x_values - x_values.mean()) ** 2).sum()
     if log:
         return Estimate(float(weights @ np.log(means)), mean(run_values / means @ weights).error)
-    growth = (
-        run_values - run_values[:, :1]
-    )  # regret that does not grow then has the slope 0, not 1e-17
+    growth = run_values - run_values[:, :1]  # if nothing grows, the slope is exactly 0
     return Estimate(float(weights @ growth.mean(axis=0)), mean(growth @ weights).error)
 
 

@@ -241,8 +241,9 @@ async def events(call: Call, query: schemas.EventsQuery) -> schemas.Events | Res
             if last_event_id.isdecimal() and len(last_event_id) < 19
             else query.after
         )
+        await call.check_agent()
         return open_stream(call, _stream(call, seq))
-    key = call.agent.name, "json", query.after, query.limit
+    key = call.agent.config.stored, "json", query.after, query.limit
     return _json(await call.state.log.get(key, lambda: _encode_page(call.agent, *key[2:])))
 
 
@@ -253,7 +254,7 @@ async def _stream(call: Call, seq: int) -> AsyncGenerator[bytes, None]:
     while not state.changes.stopping.is_set():
         try:
             await state.tokens.authorize("GET", call.headers, "read", agent.name)
-            key = agent.name, "stream", seq
+            key = agent.config.stored, "stream", seq
             page = await state.log.get(key, functools.partial(_read_chunk, agent, seq))
         except UnknownAgent:
             return
@@ -297,7 +298,10 @@ def _encode_page(agent: Agent, after: int, limit: int) -> bytes:
 
 
 def _read_page(agent: Agent, after: int, limit: int) -> list[schemas.LogEvent]:
-    events = agent.store.read(lambda database: queries.read_page(database, agent.name, after, limit))
+    stored = agent.config.stored
+    events = agent.store.read(
+        lambda database: queries.read_page(database, agent.name, stored, after, limit)
+    )
     return [schemas.LogEvent(*event) for event in events]
 
 
@@ -311,9 +315,10 @@ async def export(call: Call, query: schemas.ExportQuery) -> Response:
     headers = {"Content-Disposition": f'attachment; filename="log.{query.format}"'}
     media_type, agent = MEDIA_TYPES[query.format], call.agent
     if query.format == "nc":
-        key = agent.name, "nc"
+        key = agent.config.stored, "nc"
         content = await call.state.reports.get(key, lambda: as_netcdf(agent.events()))
         return Response(content, 200, headers, media_type)
+    await call.check_agent()
     chunks = (as_csv if query.format == "csv" else as_lines)(agent.events())
     return Stream(_read_chunks(call.state.log, chunks), 200, headers, media_type)
 

@@ -26,6 +26,7 @@ from kibitz._errors import Conflict, StoreDamaged, StoreUnavailable, UnknownAgen
 from kibitz._validation import invalid, short_repr
 from kibitz.live.service.auth import Headers, RequestError
 from kibitz.live.service.logs import log_failure
+from kibitz.live.store import queries
 from kibitz.model.problem import MAX_REWARD
 
 MAX_BODY_BYTES = 256 * 1024
@@ -88,6 +89,16 @@ class Call(NamedTuple):
     def state(self) -> Any:
         """The state of the application."""
         return self.request.app.state
+
+    async def check_agent(self) -> None:
+        """Raise UnknownAgent if the agent was deleted or created again since it was opened.
+
+        A stream cannot report this error after its first chunk.
+        """
+        tokens, name, stored = self.state.tokens, self.agent.name, self.agent.config.stored
+        await tokens.run(
+            tokens.store.read, lambda database: queries.read_agent(database, name, config=stored)
+        )
 
     def key(self, key: Any = None) -> Any:
         """Return the key of the request, from the header Idempotency-Key or from the body."""

@@ -41,6 +41,7 @@ from kibitz.live.store.opening import OpeningStore
 from kibitz.live.store.schema import Store
 
 KEEPALIVE_SECONDS = 15.0  # time between the comments that an idle stream sends
+MAX_IMPORTS = 2  # imports at a time, because each holds its whole history in memory
 CHUNK_SIZE = 250  # events that a stream reads, encodes and sends at once
 AGENT_PATH = "/v1/agents/{name}"
 KEY_HEADERS = ("Idempotency-Key",)
@@ -350,8 +351,9 @@ def create_app(
     may use the service (CORS).
 
     The application's state has `store`, `tokens`, `writer`, the threads `log` and `reports` for
-    reads, `n_streams` by token, `changes`, `metrics`, `readiness`, the open `agents` by name, the
-    dashboard's `feeds` by the name of the agent, `open_agent(name)` and the OpenAPI `document`.
+    reads and `imports` for histories, `import_turns`, `n_streams` by token, `changes`, `metrics`,
+    `readiness`, the open `agents` by name, the dashboard's `feeds` by the name of the agent,
+    `open_agent(name)` and the OpenAPI `document`.
     """
     if isinstance(store, str | os.PathLike):
         store = connect(store, create=False)
@@ -377,6 +379,8 @@ def create_app(
     app.state.readiness = Readiness(store, app.state.writer)
     app.state.log = Reads("kibitz-log")
     app.state.reports = Reports()
+    app.state.imports = Reads("kibitz-imports")
+    app.state.import_turns = asyncio.Semaphore(MAX_IMPORTS)
     app.state.n_streams = Counter()
     app.state.changes = Changes(store)
     app.state.agents = {}
@@ -413,6 +417,7 @@ async def _lifespan(app: Starlette) -> AsyncIterator[None]:
     await app.state.writer.finish()
     app.state.log.stop()
     app.state.reports.stop()
+    app.state.imports.stop()
     app.state.tokens.store.close()
     app.state.store.close()
 

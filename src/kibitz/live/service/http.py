@@ -148,6 +148,11 @@ class Operation:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
+        turn = scope["app"].state.import_turns if self.media else contextlib.nullcontext()
+        async with turn:  # until its turn, an import is not read from the network
+            await self._answer(scope, receive, send)
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         state, params = scope["app"].state, scope["path_params"]
         headers = dict(scope["headers"])
         name, access, agent = params.get("name"), None, None

@@ -328,9 +328,11 @@ def replace_events(database: Database, number: int, last: Projection, content: s
 
 def erase_keys(database: Database, number: int, ids: Sequence[int]) -> None:
     """Remove the keys of decisions from all tables, and note that the store must be purged."""
-    for id in ids:
-        database.execute("update decisions set key = null where agent = ? and id = ?", number, id)
-        database.execute("update events set key = null where agent = ? and id = ?", number, id)
+    for start in range(0, len(ids), MAX_VALUES):  # each statement scans the log
+        chunk = ids[start : start + MAX_VALUES]
+        where = f"where agent = ? and id in ({', '.join('?' * len(chunk))})"
+        for table in ("decisions", "events"):
+            database.execute(f"update {table} set key = null {where}", number, *chunk)
     checkpoint = read_checkpoint(database, number)
     if checkpoint is not None:
         for id in checkpoint.decisions.keys() & {*ids}:

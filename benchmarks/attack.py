@@ -179,7 +179,7 @@ async def ask_for_batches(port, token, counts):
 
 async def import_histories(port, token, counts):
     """Import 8 MB of rows, of which the last is invalid, so the service reads all for nothing."""
-    rows = "".join(f"arm 1,1,key-{n}\n" for n in range(480_000))
+    rows = "".join(f"arm 1,1,key-{n}\n" for n in range(400_000))
     body = f"arm,reward,key\n{rows}arm 1,x,last\n".encode()
     path = "/v1/agents/large/import"
     await repeat(port, make_request("POST", path, token, body, Content_Type="text/csv"), counts)

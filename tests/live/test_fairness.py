@@ -418,7 +418,7 @@ def test_a_small_request_waits_for_one_large_request_at_most(url, service):
 
 def test_few_imports_are_held_in_memory_at_a_time(url, service):
     """Of five imports that arrive together, two are read; the others wait, and asks do not."""
-    app = service(url).app
+    running_service = service(url)
     arrived, n_reading, statuses = asyncio.Event(), [], []
     headers = {"content-type": "text/csv", "content-length": "25", "host": "localhost"}
     raw_headers = [(name.encode(), value.encode()) for name, value in headers.items()]
@@ -439,17 +439,16 @@ def test_few_imports_are_held_in_memory_at_a_time(url, service):
             "root_path": "", "state": {}, "headers": raw_headers,
             "client": ("127.0.0.1", 1), "server": ("127.0.0.1", 80),
         }  # fmt: skip
-        await app(scope, receive, send)
+        await running_service.app(scope, receive, send)
 
-    async def run(running_service):
+    async def run():
         imports = [asyncio.ensure_future(send_history(number)) for number in range(5)]
         assert (await running_service.call("POST", f"{PATH}/ask"))[0] == 200
         assert len(n_reading) == 2
         arrived.set()
         await asyncio.gather(*imports)
 
-    running_service = service(url, app=app)
-    running_service.loop.run_until_complete(run(running_service))
+    running_service.loop.run_until_complete(run())
     assert statuses.count(200) == 5
 
 

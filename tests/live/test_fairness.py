@@ -452,6 +452,13 @@ def test_few_imports_are_held_in_memory_at_a_time(url, service):
     assert statuses.count(200) == 5
 
 
+def test_an_import_without_a_token_waits_for_no_turn(url, service):
+    running_service = service(url)
+    auth.create_token(running_service.app.state.store, "play")
+    running_service.app.state.import_turns = asyncio.Semaphore(0)
+    assert running_service.send("POST", f"{PATH}/import", b"", content_type="text/csv")[0] == 401
+
+
 def test_the_queue_is_limited_by_decisions(url, service, monkeypatch):
     running_service = service(url)
     running_service.send("POST", f"{PATH}/ask")

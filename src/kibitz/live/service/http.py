@@ -148,21 +148,30 @@ class Operation:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
-        turn = scope["app"].state.import_turns if self.media else contextlib.nullcontext()
-        async with turn:  # until its turn, an import is not read from the network
-            await self._answer(scope, receive, send)
-
-    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
-        state, params = scope["app"].state, scope["path_params"]
-        headers = dict(scope["headers"])
-        name, access, agent = params.get("name"), None, None
+        state, headers = scope["app"].state, dict(scope["headers"])
+        name, access = scope["path_params"].get("name"), None
         if name is not None:
             name = name.replace(SLASH, "/")
         if self.role is not None:
             access = await state.tokens.authorize(self.method, headers, self.role, name)
+        turn = state.import_turns if self.media else contextlib.nullcontext()
+        async with turn:  # until its turn, an import is not read from the network
+            await self._answer(scope, receive, send, headers, name, access)
+
+    async def _answer(
+        self,
+        scope: Scope,
+        receive: Receive,
+        send: Send,
+        headers: Headers,
+        name: str | None,
+        access: Any,
+    ) -> None:
+        """Answer an authorized request."""
+        state, agent = scope["app"].state, None
         if name is not None:
             agent = state.agents.get(name) or await state.tokens.run(state.open_agent, name)
-        arm = params.get("arm", "").replace(SLASH, "/")
+        arm = scope["path_params"].get("arm", "").replace(SLASH, "/")
         values: dict[str, Any] = {}
         if self.decoder is not None:
             values["body"] = self._decode(self.decoder, await read_body(headers, receive))

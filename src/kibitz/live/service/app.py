@@ -21,7 +21,7 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from kibitz._errors import StoreUnavailable, UnknownAgent
+from kibitz._errors import StoreDamaged, StoreUnavailable, UnknownAgent
 from kibitz._validation import invalid, text
 from kibitz.live.agent.agent import Agent, name_decision
 from kibitz.live.agent.config import Config
@@ -430,6 +430,8 @@ def _open_agent(app: Starlette, name: str) -> Agent:
         raise RequestError(404, f"agent {name!r} does not exist") from None
     try:
         agent = Agent(app.state.store, Config(name, *stored_config))
+    except StoreDamaged:
+        raise
     except ValueError as error:  # the module of a user's policy cannot be imported
         raise RequestError(503, str(error)) from None
     opened_agent: Agent = app.state.agents.setdefault(name, agent)

@@ -177,6 +177,14 @@ async def ask_for_batches(port, token, counts):
     await repeat(port, make_request("POST", "/v1/agents/shop/ask", token, b'{"n": 1000}'), counts)
 
 
+async def import_histories(port, token, counts):
+    """Import 8 MB of rows, of which the last is invalid, so the service reads all for nothing."""
+    rows = "".join(f"arm 1,1,key-{n}\n" for n in range(400_000))
+    body = f"arm,reward,key\n{rows}arm 1,x,last\n".encode()
+    path = "/v1/agents/large/import"
+    await repeat(port, make_request("POST", path, token, body, Content_Type="text/csv"), counts)
+
+
 async def hold_open(port, token, counts):
     """Send half of a header or half of a body, and wait until the service closes the connection."""
     head = b"POST /v1/agents/shop/ask HTTP/1.1\r\nHost: 127.0.0.1\r\n"
@@ -198,6 +206,7 @@ LOADS = {  # hostile clients of each load scenario: number and function
     "pages": (100, read_pages),
     "batches": (50, ask_for_batches),
     "half-open": (500, hold_open),
+    "imports": (20, import_histories),
 }
 
 
@@ -461,7 +470,9 @@ def soak(url, folder, seconds):
     memory = [service.read_memory()]
     processes = []
     for name in LOADS:
-        if name != "batches":  # its decisions have no key, so the visitors would not know them
+        # The decisions of "batches" have no key, so the visitors would not know them. The memory of
+        # "imports" depends on how many histories are read at the time.
+        if name not in ("batches", "imports"):
             pipe, child_pipe = FORK.Pipe()
             values = service.port, tokens[1], name, child_pipe
             processes.append((FORK.Process(target=run_hostile_clients, args=values), pipe))

@@ -210,3 +210,21 @@ def test_optimum_is_computed_stage_by_stage():
 
     with pytest.raises(KeyboardInterrupt):
         solve_with_progress(30, None, 1, NOTHING_SEEN, interrupt)
+
+
+def test_a_long_stage_is_computed_in_parts(monkeypatch):
+    """Ctrl-C has no effect during a compiled call, so no call computes all of a long stage."""
+    n_rows = []
+
+    def count_rows(function, **options):
+        def solve(*values):
+            n_rows.append(values[5] - values[4])
+            function(*values)
+
+        return solve
+
+    expected = bayes_optimal(40, 10)
+    monkeypatch.setattr("kibitz.evaluation.bayes_optimal.cached_dispatcher", count_rows)
+    assert bayes_optimal(40, 10) == expected
+    assert max(n_rows) == 32
+    assert len(n_rows) > 39

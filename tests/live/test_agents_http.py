@@ -1,14 +1,18 @@
 """Agents are created, described, listed and deleted over HTTP, and their history is imported."""
 
 import asyncio
+import contextlib
 import io
+import itertools
 import json
+import threading
 
 import pytest
 
 import kibitz
 from kibitz.live.agent.history import read_history
 from kibitz.live.service import auth, schemas
+from kibitz.live.store import connect, queries
 
 pytestmark = pytest.mark.slow
 
@@ -152,6 +156,36 @@ def test_agents_are_listed_in_pages(service_of):
     assert answer == {"agents": ["agent-5"], "more": False}
 
 
+def test_agents_and_tokens_are_created_at_the_same_time(url):
+    """Programs that start together create their agents together, on several machines."""
+    connect(url).close()
+    barrier, errors = threading.Barrier(8), []
+
+    def create_both(index):
+        try:
+            for n_round in range(4):
+                barrier.wait()
+                for name in (f"agent-{n_round}-{index}", f"shared-{n_round}"):
+                    kibitz.agent(url, name, arms=["old", "new"], rewards="bernoulli", seed=1).close()
+                store = connect(url)
+                auth.create_token(store, "read")
+                store.close()
+        except BaseException as error:
+            errors.append(error)
+            barrier.abort()
+
+    threads = [threading.Thread(target=create_both, args=(index,)) for index in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors == []
+    store = connect(url)
+    assert len(store.read(queries.read_names)) == 36
+    assert sorted(token.number for token in auth.list_tokens(store)) == list(range(1, 33))
+    store.close()
+
+
 def test_only_an_admin_of_all_agents_creates_agents(service_of):
     store = service_of.app.state.store
     tokens = {
@@ -249,6 +283,53 @@ def test_a_stream_of_a_deleted_agent_ends(memory, serve_store):
         assert response.isclosed()
         stream.close()
         connection.close()
+
+
+def test_a_new_agent_with_the_name_of_a_deleted_one_gets_its_own_reports(service_of, service, url):
+    """Both agents have the same number of events, and the second is created within a second."""
+    other = service(url)
+    for arms in (["old", "new"], ["red", "blue"]):
+        create(service_of, arms=arms)
+        for answering in (service_of, other):
+            report = answering.send("GET", PATH)[2]
+            assert [arm["arm"] for arm in report["arms"]] == arms
+            assert arms[0] in answering.send("GET", f"{PATH}/export?format=csv")[2].decode()
+        assert service_of.send("DELETE", PATH)[0] == 200
+
+
+def test_a_stream_never_goes_on_with_another_agent_of_the_same_name(memory, serve_store):
+    """Another process deletes the agent, and creates one that soon has a longer log."""
+    import http.client
+
+    path = str(memory / "shop.db")
+    kibitz.agent(path, "banner", arms=["old", "new"], rewards="bernoulli").close()
+    with serve_store(path) as address, contextlib.ExitStack() as stack:
+        host = address.removeprefix("http://")
+
+        def open_stream(name):
+            connection = http.client.HTTPConnection(host, timeout=20)
+            stack.callback(connection.close)
+            connection.request("GET", f"{PATH}/{name}", headers={"Accept": "text/event-stream"})
+            return stack.enter_context(connection.getresponse())
+
+        streams = [open_stream("events"), open_stream("watch")]
+        for stream in streams:
+            while b"data" not in (line := stream.readline()):
+                pass
+            assert b"old" in line
+        store = connect(path)
+        store.write(lambda database: queries.delete_agent(database, "banner", 0.0))
+        store.close()
+        with kibitz.agent(path, "banner", arms=["red", "blue"], rewards="bernoulli") as agent:
+            agent.ask(n=10)
+        lines = list(itertools.takewhile(lambda line: b"red" not in line, streams[0]))
+        assert b"new" in b"".join(lines)
+        assert streams[0].isclosed()  # it ended before an event of the other agent
+        for name in ("events", "watch"):
+            stream = open_stream(name)
+            while b"data" not in (line := stream.readline()):
+                pass
+            assert b"red" in line
 
 
 # -------------------------------------------------------------------------------------- import

@@ -105,3 +105,27 @@ def test_an_agent_answers_while_arms_are_paused_pending_retired_and_new(memory, 
         agent.report()
         agent.verdict()
         assert agent.check() == []
+
+
+@pytest.mark.parametrize("silence", ["forget", 0.0])
+@pytest.mark.parametrize("name", LIVE_POLICIES)
+def test_a_check_is_clean_before_the_first_reward(memory, name, silence):
+    """A backup of an agent without rewards is checked too, and kept only if the check is clean."""
+    policy = make_policy(name)
+    agent = kibitz.agent(
+        memory / "shop.db", "a", arms=["a", "b"], rewards="bounded", policy=policy, seed=1,
+        patience=3600.0, silence=silence,
+    )  # fmt: skip
+    with agent:
+        decisions = [agent.ask(), agent.look()]
+        assert agent.check() == []
+        if not policy.in_phases:
+            agent.add("c")
+            assert agent.check() == []
+        for decision in decisions:
+            agent.forget(decision.id)
+            assert agent.check() == []
+        agent.compact(2**40)
+        assert agent.check() == []
+        agent.tell(agent.ask().id, 1.0)
+        assert agent.check() == []

@@ -416,6 +416,49 @@ def test_a_small_request_waits_for_one_large_request_at_most(url, service):
     assert order.index("small") <= 1
 
 
+def test_few_imports_are_held_in_memory_at_a_time(url, service):
+    """Of five imports that arrive together, two are read; the others wait, and asks do not."""
+    running_service = service(url)
+    arrived, n_reading, statuses = asyncio.Event(), [], []
+    headers = {"content-type": "text/csv", "content-length": "25", "host": "localhost"}
+    raw_headers = [(name.encode(), value.encode()) for name, value in headers.items()]
+
+    async def send_history(number):
+        async def receive():
+            n_reading.append(number)
+            await arrived.wait()
+            body = f"arm,reward,key\nblue,1,k{number}\n".encode()
+            return {"type": "http.request", "body": body, "more_body": False}
+
+        async def send(message):
+            statuses.append(message.get("status"))
+
+        scope = {
+            "type": "http", "http_version": "1.1", "method": "POST", "scheme": "http",
+            "path": f"{PATH}/import", "raw_path": f"{PATH}/import".encode(), "query_string": b"",
+            "root_path": "", "state": {}, "headers": raw_headers,
+            "client": ("127.0.0.1", 1), "server": ("127.0.0.1", 80),
+        }  # fmt: skip
+        await running_service.app(scope, receive, send)
+
+    async def run():
+        imports = [asyncio.ensure_future(send_history(number)) for number in range(5)]
+        assert (await running_service.call("POST", f"{PATH}/ask"))[0] == 200
+        assert len(n_reading) == 2
+        arrived.set()
+        await asyncio.gather(*imports)
+
+    running_service.loop.run_until_complete(run())
+    assert statuses.count(200) == 5
+
+
+def test_an_import_without_a_token_waits_for_no_turn(url, service):
+    running_service = service(url)
+    auth.create_token(running_service.app.state.store, "play")
+    running_service.app.state.import_turns = asyncio.Semaphore(0)
+    assert running_service.send("POST", f"{PATH}/import", b"", content_type="text/csv")[0] == 401
+
+
 def test_the_queue_is_limited_by_decisions(url, service, monkeypatch):
     running_service = service(url)
     running_service.send("POST", f"{PATH}/ask")

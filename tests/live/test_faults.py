@@ -673,6 +673,21 @@ def test_a_schema_version_that_is_not_a_number_is_rejected(tmp_path, change, sho
         kibitz.agent(file, "checkout")
 
 
+@pytest.mark.parametrize("stored", ["", "x", "null", "[]", "{}", '{"arms": ["a", "b"]}', 5])
+def test_a_damaged_configuration_is_rejected(tmp_path, service, stored):
+    file = tmp_path / "shop.db"
+    create_agent(file).close()
+    with contextlib.closing(sqlite3.connect(file)) as connection:
+        connection.execute("update agents set config = ?", (stored,))
+        connection.commit()
+    with pytest.raises(kibitz.StoreDamaged, match="the configuration of agent 'fleet' is damaged"):
+        kibitz.agent(file, "fleet")
+    discrepancies = check_store(str(file))
+    assert "configuration of agent 'fleet' is damaged" in discrepancies["file"][0]
+    assert discrepancies["fleet"] == ["events 1 to 3 of the log can be read"]
+    assert service(str(file)).send("POST", "/v1/agents/fleet/ask")[0] == 500
+
+
 def copy_store(file, url):
     """Copy the tables of a SQLite file to an empty PostgreSQL database."""
     import psycopg

@@ -26,6 +26,8 @@ SECRETS = ("s3cret", "hunter2")
         ("postgresql://host/shop?password=s3cret@hunter2", "postgresql://host..."),
         ("postgresql://me@host/shop?password=s3cret@hunter2", "postgresql://me@host..."),
         ("postgresql://host?password=s3cret@hunter2", "postgresql://host..."),
+        ("host=localhost password=hunter2", "..."),
+        ("postgresql:/user:s3cret@host/shop", "..."),
     ],
 )
 def test_an_address_is_shown_without_its_password(url, shown):
@@ -48,11 +50,15 @@ def test_an_address_is_shown_without_its_password(url, shown):
         ("postgresql://localhost:1/shop?password=s3cret@hunter2", kibitz.StoreUnavailable),
         ("host=localhost user=me password=s3cret", ValueError),
         ("host=localhost password = 'hunter2' dbname=/shop", ValueError),
+        ("PGPASSWORD=hunter2", ValueError),
+        ("postgresql:/user:s3cret@localhost/shop", ValueError),
+        (" Postgres:user:s3cret@localhost", ValueError),
     ],
 )
-def test_no_error_shows_the_password(url, error):
-    with pytest.raises(error) as raised:
-        connect(url)
+@pytest.mark.parametrize("open_url", [connect, kibitz.Client])
+def test_no_error_shows_the_password(url, error, open_url):
+    with pytest.raises(error if open_url is connect else ValueError) as raised:
+        open_url(url)
     shown: BaseException | None = raised.value
     while shown is not None:  # an uncaught error also prints the errors that caused it
         assert not any(secret in f"{shown} {shown!r}" for secret in SECRETS)

@@ -151,6 +151,22 @@ def test_an_erased_key_is_in_no_file_of_the_store(memory):
         assert agent.ask(key=key).id == agent.ask().id - 1  # the key counts as new
 
 
+def test_many_keys_are_erased_with_few_scans_of_the_log(memory):
+    """A service commits nothing else meanwhile, so one scan for each key would stop it for long."""
+    with create_agent(str(memory / "s.db")) as agent:
+        agent.ask(n=1000, key=[f"visitor-{n}" for n in range(1000)])
+        statements = []
+        agent.store._writer.connection.set_trace_callback(statements.append)
+        assert agent.erase([f"visitor-{n}" for n in range(0, 1000, 2)] + ["x"]) == [
+            "erased"
+        ] * 500 + ["unknown"]
+        assert sum(statement.startswith("update events") for statement in statements) == 1
+        assert {event.key for event in agent.events()} - {None} == {
+            f"visitor-{n}" for n in range(1, 1000, 2)
+        }
+        assert agent.check() == []
+
+
 def test_the_key_of_a_decision_in_a_checkpoint_is_erased(memory):
     file = memory / "shop.db"
     with create_agent(file, n=40) as agent:

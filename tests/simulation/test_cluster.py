@@ -174,6 +174,21 @@ def test_a_dask_cluster_plays_the_same_bits_and_may_lose_a_worker(
     assert set(processes_after.values()) != set(processes.values())  # one worker was restarted
 
 
+def test_a_sweep_on_a_dask_cluster_may_lose_a_worker(small_payloads, dask):
+    def sweep(**options):
+        make_policy = lambda exploration: kb.ucb(exploration=exploration)  # noqa: E731
+        grid = {"exploration": [1.0, 2.0]}
+        return kb.sweep(PROBLEM, kb.active(0.2), make_policy, **SETTING, **grid, **options)
+
+    expected = sweep()
+    processes = dask.run(os.getpid)
+    killer = Killer(0.2, lambda: next(iter(processes.values())))
+    data = sweep(executor=dask.get_executor(), progress=killer)
+    assert killer.done
+    xarray.testing.assert_identical(data, expected)
+    assert set(dask.run(os.getpid).values()) != set(processes.values())  # one worker was restarted
+
+
 def test_ctrl_c_cancels_waiting_jobs_of_a_cluster(small_payloads, dask, tmp_path):
     file = tmp_path / "result.nc"
 

@@ -561,7 +561,7 @@ class Agent:
     def events(self, after: int = 0) -> Iterator[Event]:
         """Yield the events of the log with numbers greater than `after`."""
         seq = whole(after, "after")
-        read_page = functools.partial(queries.read_page, name=self.name)
+        read_page = functools.partial(queries.read_page, name=self.name, config=self.config.stored)
         while page := self.store.read(functools.partial(read_page, after=seq)):
             yield from page
             seq = page[-1].seq

@@ -1,5 +1,6 @@
 """The configuration of an agent, validated once and stored as plain data."""
 
+import contextlib
 import json
 import secrets
 from collections.abc import Sequence
@@ -8,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kibitz._errors import StoreDamaged
 from kibitz._validation import (
     between,
     finite,
@@ -31,6 +33,10 @@ ConfigData = dict[str, Any]
 
 UNIT_SCALE = 0.5  # every reward in [0, 1] is sub-Gaussian with this scale
 DEFAULTS = {"silence": "forget", "bucket": 0.0, "bucket_is_free": False}
+ARGUMENTS = {  # of an agent, in its stored configuration
+    "arms", "rewards", "policy", "shows", "scale", "seed", "patience", "silence", "bucket",
+    "bucket_is_free", "alarms",
+}  # fmt: skip
 MAX_SCALES = 10_000  # a larger reward, in units of the scale, is accepted only with `force`
 SCALE_LIMIT = 1e50  # limits scales and their inverses, so that no statistic overflows
 MAX_EDGES = 10_000  # entries of a graph; every transaction compares the stored configuration
@@ -48,7 +54,7 @@ class Config:
     def __init__(self, name: str, stored: str, declared: str | None = None) -> None:
         self.name = name
         self.stored = stored  # identifies the agent, because it contains a random id
-        self.data: ConfigData = json.loads(stored)
+        self.data = _parse_stored(name, stored)
         self.rewards: str = declared or self.data["rewards"]
         self.shows = None if self.data["shows"] is None else to_matrix(self.data["shows"])
         self.policy = from_spec(self.data["policy"])
@@ -72,6 +78,19 @@ class Config:
     def scale(self) -> float:
         """The sub-Gaussian scale of the rewards."""
         return float(self.data["scale"]) if self.rewards == "gaussian" else UNIT_SCALE
+
+
+def _parse_stored(name: str, stored: str) -> ConfigData:
+    """Return the stored configuration of an agent; raise StoreDamaged if it is not complete."""
+    data = None
+    with contextlib.suppress(TypeError, ValueError):
+        data = json.loads(stored)
+    if not isinstance(data, dict) or not data.keys() >= ARGUMENTS:
+        raise StoreDamaged(
+            f"the configuration of agent {name!r} is damaged, got {short_repr(stored)}; "
+            "restore a backup"
+        )
+    return data
 
 
 def _make_monitor(data: ConfigData) -> Monitor | None:

@@ -140,12 +140,14 @@ def add_arm(text: str, empty: Any) -> str:
 def replay(config: Config, projection: Projection) -> str | None:
     """Return the state after all rewards, in the order of the log, as JSON.
 
-    Return None if the policy stores no state or the log has no rewards.
+    Return None if the policy stores no state or has not learned anything.
     """
-    if not config.stores_state or all(entry.reward is None for entry in projection.order):
+    if not config.stores_state:
         return None
     if config.in_order:
         return _replay_in_order(config, projection)
+    if all(entry.reward is None for entry in projection.order):
+        return None
     state = config.policy.init(config.params, len(projection.arms))
     rewards: dict[int, float] = {}
     sums: list[list[float]] = [[] for _ in projection.arms]  # exact, as in `expand`
@@ -167,8 +169,11 @@ def replay(config: Config, projection: Projection) -> str | None:
     return to_json(state)
 
 
-def _replay_in_order(config: Config, projection: Projection) -> str:
-    """Return the state of a policy that learns in the order of the decisions, as JSON."""
+def _replay_in_order(config: Config, projection: Projection) -> str | None:
+    """Return the state of a policy that learns in the order of the decisions, as JSON.
+
+    Return None if no decision was told, forgotten or silent.
+    """
     state: Any = None
     n_arms = 0
     reported: dict[int, Reward] = {}
@@ -184,7 +189,7 @@ def _replay_in_order(config: Config, projection: Projection) -> str:
         old_reward = reported[entry.id].reward if entry.id in reported else None
         reported[entry.id] = entry
         state = learn_in_order(config, state, entry.id, entry, old_reward, reported.get)
-    return to_json(state)
+    return None if state is None else to_json(state)
 
 
 def to_json(state: Any) -> str:

@@ -421,10 +421,11 @@ class Transaction:
         shows = None if config.shows is None else config.shows[np.ix_(arm_indices, arm_indices)]
         stored_state = None
         if config.in_order:
-            if self._learned is None:
-                self._learned = self._load_state()
+            learned = self._load_state() if self._learned is None else self._learned
+            if self._state is not None:  # an empty state is not stored
+                self._learned = learned
             stored_state = pending.select_arms(
-                policy, config.params, policy_state.count_ahead(config, self._learned), arm_indices
+                policy, config.params, policy_state.count_ahead(config, learned), arm_indices
             )
         if kind == "pull":
             choice = pending.pull(

@@ -1,9 +1,11 @@
 """The HTTP operations that create, list, describe and delete agents and import their history."""
 
 import asyncio
+import functools
 import io
 import time
 from collections import Counter
+from collections.abc import Iterator
 from typing import Any
 
 from msgspec import convert, structs
@@ -12,7 +14,7 @@ from kibitz._errors import Error
 from kibitz._validation import one_of
 from kibitz.live.agent.agent import Agent, open_agent
 from kibitz.live.agent.config import check_config
-from kibitz.live.agent.history import BATCH_SIZE, count_rows, read_history
+from kibitz.live.agent.history import BATCH_SIZE, Row, count_rows, read_history
 from kibitz.live.service import schemas
 from kibitz.live.service.auth import RequestError
 from kibitz.live.service.http import Call, operation
@@ -122,17 +124,37 @@ async def import_history(call: Call, content: str, media_type: str) -> schemas.I
     not counted again, so a request can be repeated.
     """
     file_format = FORMATS[media_type]
-    lines = io.StringIO(content, newline="" if file_format == "csv" else "\n")
-    history = await asyncio.to_thread(lambda: list(read_history(lines, file_format)))
-    batches = count_rows(call.agent.batch, history)
+    # The history is parsed twice, because its rows would take twenty times the memory of its text.
+    check = functools.partial(count_valid_rows, content, file_format)
+    n_rows = await call.state.imports.get(object(), check)
+    if isinstance(n_rows, str):
+        raise ValueError(n_rows)
+    batches = count_rows(call.agent.batch, read_text(content, file_format))
     n_results: Counter[str] = Counter()
-    for start in range(0, len(history), BATCH_SIZE):
-        size = min(BATCH_SIZE, len(history) - start)
+    for start in range(0, n_rows, BATCH_SIZE):
+        size = min(BATCH_SIZE, n_rows - start)
         _, results = await call.state.writer.submit_function(lambda: next(batches), size=size)
         n_results.update(results)
         for result in results:
             call.state.metrics.count_result(call.agent.name, result)
     return schemas.Imported(n_results["counted"], n_results["duplicate"])
+
+
+def read_text(content: str, file_format: str) -> Iterator[Row]:
+    """Yield the rows of a history, as `read_history` does."""
+    lines = io.StringIO(content, newline="" if file_format == "csv" else "\n")
+    return read_history(lines, file_format)
+
+
+def count_valid_rows(content: str, file_format: str) -> int | str:
+    """Return the number of rows of a history, or what is wrong with it.
+
+    An exception would keep the history in memory, through its traceback.
+    """
+    try:
+        return sum(1 for _ in read_text(content, file_format))
+    except ValueError as error:
+        return str(error)
 
 
 ROUTES = [create_agent, agents, config, delete_agent, import_history]

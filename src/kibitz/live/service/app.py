@@ -22,7 +22,7 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from kibitz._errors import StoreUnavailable, UnknownAgent
+from kibitz._errors import StoreDamaged, StoreUnavailable, UnknownAgent
 from kibitz._validation import invalid, text
 from kibitz.live.agent.agent import Agent, name_decision
 from kibitz.live.agent.config import Config
@@ -42,6 +42,7 @@ from kibitz.live.store.opening import OpeningStore
 from kibitz.live.store.schema import Store
 
 KEEPALIVE_SECONDS = 15.0  # time between the comments that an idle stream sends
+MAX_IMPORTS = 2  # imports at a time, because each holds its whole history in memory
 CHUNK_SIZE = 250  # events that a stream reads, encodes and sends at once
 AGENT_PATH = "/v1/agents/{name}"
 KEY_HEADERS = ("Idempotency-Key",)
@@ -242,8 +243,9 @@ async def events(call: Call, query: schemas.EventsQuery) -> schemas.Events | Res
             if last_event_id.isdecimal() and len(last_event_id) < 19
             else query.after
         )
+        await call.check_agent()
         return open_stream(call, _stream(call, seq))
-    key = call.agent.name, "json", query.after, query.limit
+    key = call.agent.config.stored, "json", query.after, query.limit
     return _json(await call.state.log.get(key, lambda: _encode_page(call.agent, *key[2:])))
 
 
@@ -254,7 +256,7 @@ async def _stream(call: Call, seq: int) -> AsyncGenerator[bytes, None]:
     while not state.changes.stopping.is_set():
         try:
             await state.tokens.authorize("GET", call.headers, "read", agent.name)
-            key = agent.name, "stream", seq
+            key = agent.config.stored, "stream", seq
             page = await state.log.get(key, functools.partial(_read_chunk, agent, seq))
         except UnknownAgent:
             return
@@ -298,7 +300,10 @@ def _encode_page(agent: Agent, after: int, limit: int) -> bytes:
 
 
 def _read_page(agent: Agent, after: int, limit: int) -> list[schemas.LogEvent]:
-    events = agent.store.read(lambda database: queries.read_page(database, agent.name, after, limit))
+    stored = agent.config.stored
+    events = agent.store.read(
+        lambda database: queries.read_page(database, agent.name, stored, after, limit)
+    )
     return [schemas.LogEvent(*event) for event in events]
 
 
@@ -312,9 +317,10 @@ async def export(call: Call, query: schemas.ExportQuery) -> Response:
     headers = {"Content-Disposition": f'attachment; filename="log.{query.format}"'}
     media_type, agent = MEDIA_TYPES[query.format], call.agent
     if query.format == "nc":
-        key = agent.name, "nc"
+        key = agent.config.stored, "nc"
         content = await call.state.reports.get(key, lambda: as_netcdf(agent.events()))
         return Response(content, 200, headers, media_type)
+    await call.check_agent()
     chunks = (as_csv if query.format == "csv" else as_lines)(agent.events())
     return Stream(_read_chunks(call.state.log, chunks), 200, headers, media_type)
 
@@ -346,8 +352,9 @@ def create_app(
     may use the service (CORS).
 
     The application's state has `store`, `tokens`, `writer`, the threads `log` and `reports` for
-    reads, `n_streams` by token, `changes`, `metrics`, `readiness`, the open `agents` by name, the
-    dashboard's `feeds` by the name of the agent, `open_agent(name)` and the OpenAPI `document`.
+    reads and `imports` for histories, `import_turns`, `n_streams` by token, `changes`, `metrics`,
+    `readiness`, the open `agents` by name, the dashboard's `feeds` by the name of the agent,
+    `open_agent(name)` and the OpenAPI `document`.
     """
     if metrics_token is not None and not re.fullmatch("[!-~]+", metrics_token):
         raise ValueError(  # without the value, which is a secret
@@ -377,6 +384,8 @@ def create_app(
     app.state.readiness = Readiness(store, app.state.writer)
     app.state.log = Reads("kibitz-log")
     app.state.reports = Reports()
+    app.state.imports = Reads("kibitz-imports")
+    app.state.import_turns = asyncio.Semaphore(MAX_IMPORTS)
     app.state.n_streams = Counter()
     app.state.changes = Changes(store)
     app.state.agents = {}
@@ -413,6 +422,7 @@ async def _lifespan(app: Starlette) -> AsyncIterator[None]:
     await app.state.writer.finish()
     app.state.log.stop()
     app.state.reports.stop()
+    app.state.imports.stop()
     app.state.tokens.store.close()
     app.state.store.close()
 
@@ -425,6 +435,8 @@ def _open_agent(app: Starlette, name: str) -> Agent:
         raise RequestError(404, f"agent {name!r} does not exist") from None
     try:
         agent = Agent(app.state.store, Config(name, *stored_config))
+    except StoreDamaged:
+        raise
     except ValueError as error:  # the module of a user's policy cannot be imported
         raise RequestError(503, str(error)) from None
     opened_agent: Agent = app.state.agents.setdefault(name, agent)

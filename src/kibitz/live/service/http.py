@@ -27,6 +27,7 @@ from kibitz._errors import Conflict, StoreDamaged, StoreUnavailable, UnknownAgen
 from kibitz._validation import invalid, short_repr
 from kibitz.live.service.auth import Headers, RequestError
 from kibitz.live.service.logs import log_failure
+from kibitz.live.store import queries
 from kibitz.model.problem import MAX_REWARD
 
 MAX_BODY_BYTES = 256 * 1024
@@ -90,6 +91,16 @@ class Call(NamedTuple):
         """The state of the application."""
         return self.request.app.state
 
+    async def check_agent(self) -> None:
+        """Raise UnknownAgent if the agent was deleted or created again since it was opened.
+
+        A stream cannot report this error after its first chunk.
+        """
+        tokens, name, stored = self.state.tokens, self.agent.name, self.agent.config.stored
+        await tokens.run(
+            tokens.store.read, lambda database: queries.read_agent(database, name, config=stored)
+        )
+
     def key(self, key: Any = None) -> Any:
         """Return the key of the request, from the header Idempotency-Key or from the body."""
         header = self.headers.get(b"idempotency-key")
@@ -138,16 +149,30 @@ class Operation:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
-        state, params = scope["app"].state, scope["path_params"]
-        headers = dict(scope["headers"])
-        name, access, agent = params.get("name"), None, None
+        state, headers = scope["app"].state, dict(scope["headers"])
+        name, access = scope["path_params"].get("name"), None
         if name is not None:
             name = name.replace(SLASH, "/")
         if self.role is not None:
             access = await state.tokens.authorize(self.method, headers, self.role, name)
+        turn = state.import_turns if self.media else contextlib.nullcontext()
+        async with turn:  # until its turn, an import is not read from the network
+            await self._answer(scope, receive, send, headers, name, access)
+
+    async def _answer(
+        self,
+        scope: Scope,
+        receive: Receive,
+        send: Send,
+        headers: Headers,
+        name: str | None,
+        access: Any,
+    ) -> None:
+        """Answer an authorized request."""
+        state, agent = scope["app"].state, None
         if name is not None:
             agent = state.agents.get(name) or await state.tokens.run(state.open_agent, name)
-        arm = params.get("arm", "").replace(SLASH, "/")
+        arm = scope["path_params"].get("arm", "").replace(SLASH, "/")
         values: dict[str, Any] = {}
         if self.decoder is not None:
             values["body"] = self._decode(self.decoder, await read_body(headers, receive))

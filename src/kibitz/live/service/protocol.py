@@ -3,6 +3,7 @@
 `Client` and `AsyncClient` send these requests. They differ only in how they send and wait.
 """
 
+import contextlib
 import json
 import math
 import random
@@ -18,6 +19,7 @@ from kibitz._errors import Conflict, StoreUnavailable, UnknownAgent, UnknownDeci
 from kibitz._validation import flag, invalid, number, text, whole
 from kibitz.live.agent.history import check_one_name, parse_observation
 from kibitz.live.events import Decision, Event
+from kibitz.live.store.postgresql import hide_password
 
 RESPONSE_SECONDS = 10.0  # how long to wait for a response before retrying
 SLOW_RESPONSE_SECONDS = 600.0  # the same for requests that rewrite or read the whole store
@@ -59,10 +61,14 @@ class Page(NamedTuple):
 
 def parse_address(url: str) -> tuple[str, str]:
     """Return the scheme and the host, with its port, of the address of a service."""
-    parts = urlsplit(text(url, "url"))
-    if parts.scheme not in ("http", "https") or not parts.hostname or parts.path.strip("/"):
-        raise invalid("url", "http://host:port or https://host:port", url)
-    return parts.scheme, parts.netloc
+    if not isinstance(url, str):
+        raise invalid("url", "a text", url)
+    with contextlib.suppress(ValueError):  # the message of urlsplit shows the address
+        parts = urlsplit(url)
+        is_host = parts.hostname and url.isprintable() and not parts.path.strip("/")
+        if is_host and parts.scheme in ("http", "https"):
+            return parts.scheme, parts.netloc
+    raise invalid("url", "http://host:port or https://host:port", hide_password(url))
 
 
 def make_token_header(token: str | None) -> dict[str, str]:

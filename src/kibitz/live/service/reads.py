@@ -115,14 +115,15 @@ class Reports(Reads):
         return await self._get(agent, "verdict", work, *values)
 
     async def _get(self, agent: Agent, kind: str, work: Callable[[], Any], *values: float) -> bytes:
-        key = agent, kind, *values  # not its name: an agent may be deleted and created again
+        key = agent.config.stored, kind, *values
         content: bytes = await self.get(key, lambda: self._compute(agent, key, work))
         return content
 
     def _compute(self, agent: Agent, key: Hashable, work: Callable[[], Any]) -> bytes:
         """Return the cached result, or compute it if the agent has changed."""
+        stored = agent.config.stored
         n_events = agent.store.read(
-            lambda db: queries.read_agent(db, agent.name, config=agent.config.stored).n_events
+            lambda database: queries.read_agent(database, agent.name, config=stored).n_events
         )
         now, cached = agent.now(), self._cache.pop(key, None)
         is_current = (

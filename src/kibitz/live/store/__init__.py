@@ -14,11 +14,14 @@ writers never wait for each other. Both stores have the same schema.
 """
 
 import os
-import re
 from pathlib import Path
 
 from kibitz._validation import invalid
-from kibitz.live.store.postgresql import PostgreSQL, hide_password as hide_password
+from kibitz.live.store.postgresql import (
+    PostgreSQL,
+    hide_password as hide_password,
+    is_connection_string,
+)
 from kibitz.live.store.schema import Store
 from kibitz.live.store.sqlite import SQLite
 
@@ -32,10 +35,10 @@ def connect(url: str | os.PathLike[str], *, create: bool = True) -> Store:
     if not isinstance(text, str) or not text or "\0" in text:
         shown = hide_password(text) if isinstance(text, str) else url
         raise invalid("store", "a path, sqlite:///path or postgresql://...", shown)
-    if re.search(r"\bpassword\s*=", text) and "://" not in text:
+    if "://" not in text and is_connection_string(text):
         raise ValueError(
-            "store must be a path, sqlite:///path or postgresql://..., got a connection string with "
-            "a password; write postgresql://user:password@host/database instead"
+            "store must be a path, sqlite:///path or postgresql://..., got a connection string; "
+            "write postgresql://user:password@host/database instead"
         )
     path = sqlite_path(text)
     if path is not None:

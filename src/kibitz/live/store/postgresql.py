@@ -86,16 +86,23 @@ def hide_password(url: str) -> str:
 
     A password may contain unescaped special characters, so everything between the first separator
     and the last @ is left out. If an @ follows a question mark, it may belong to the query or to the
-    password, so everything after the first separator is left out. A path is returned unchanged.
+    password, so everything after the first separator is left out. A path is returned unchanged,
+    and nothing is left of a connection string such as "host=localhost password=...".
     """
     scheme, separator, rest = url.partition("://")
     if not separator:
-        return url
+        return "..." if is_connection_string(url) else url
     login, at, place = rest.rpartition("@")
     first_part = re.split("[:/?]", login)[0]
     if "?" in login:
         return f"{scheme}://{first_part}..."
     return f"{scheme}://{first_part}{at}{place.partition('?')[0]}"
+
+
+def is_connection_string(text: str) -> bool:
+    """Return whether a text may contain a password, although it is no address with ://."""
+    is_address = re.match(r"\s*postgres(ql)?:", text, re.IGNORECASE)
+    return bool(is_address or re.search(r"\b(pg)?password\s*=", text, re.IGNORECASE))
 
 
 @functools.cache

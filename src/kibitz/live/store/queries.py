@@ -132,7 +132,11 @@ def unknown_agent(database: Database, name: str) -> UnknownAgent:
 
 def insert_agent(database: Database, name: str, config: str, arms: Sequence[str], at: float) -> bool:
     """Create an agent and return True; return False if the name is taken."""
-    if database.execute("select agent from agents where name = ?", name):
+    select = "select agent from agents where name = ?"
+    if database.execute(select, name):
+        return False
+    lock_numbers(database)
+    if database.execute(select, name):  # created while this transaction waited for the lock
         return False
     [(number,)] = database.execute("select coalesce(max(agent), 0) + 1 from agents")
     database.execute_many(
@@ -150,6 +154,11 @@ def insert_agent(database: Database, name: str, config: str, arms: Sequence[str]
         ],
     )
     return True
+
+
+def lock_numbers(database: Database) -> None:
+    """Wait for other transactions that number a new agent or token, until they end."""
+    database.execute(f"select version from kibitz{database.locking}")
 
 
 def update_agent(database: Database, row: AgentRow) -> None:
@@ -231,9 +240,12 @@ def read_events(database: Database, number: int, after: int, limit: int = 0) -> 
     return [Event(*row) for row in database.execute(statement, number, after, limit or PAGE_SIZE)]
 
 
-def read_page(database: Database, name: str, after: int, limit: int = 0) -> list[Event]:
-    """Return the events that `read_events` returns, for the agent with this name."""
-    return read_events(database, read_agent(database, name).number, after, limit)
+def read_page(database: Database, name: str, config: str, after: int, limit: int = 0) -> list[Event]:
+    """Return the events that `read_events` returns, for the agent with this name.
+
+    Raise UnknownAgent if another agent was created with this name since then.
+    """
+    return read_events(database, read_agent(database, name, config=config).number, after, limit)
 
 
 def read_log(database: Database, number: int) -> Iterator[Event]:
@@ -316,9 +328,11 @@ def replace_events(database: Database, number: int, last: Projection, content: s
 
 def erase_keys(database: Database, number: int, ids: Sequence[int]) -> None:
     """Remove the keys of decisions from all tables, and note that the store must be purged."""
-    for id in ids:
-        database.execute("update decisions set key = null where agent = ? and id = ?", number, id)
-        database.execute("update events set key = null where agent = ? and id = ?", number, id)
+    for start in range(0, len(ids), MAX_VALUES):  # each statement scans the log
+        chunk = ids[start : start + MAX_VALUES]
+        where = f"where agent = ? and id in ({', '.join('?' * len(chunk))})"
+        for table in ("decisions", "events"):
+            database.execute(f"update {table} set key = null {where}", number, *chunk)
     checkpoint = read_checkpoint(database, number)
     if checkpoint is not None:
         for id in checkpoint.decisions.keys() & {*ids}:
@@ -557,6 +571,7 @@ def read_overview(database: Database) -> list[Row]:
 
 def insert_token(database: Database, hash: str, role: str, agent: str | None, at: float) -> int:
     """Add a token; return its number."""
+    lock_numbers(database)
     [(number,)] = database.execute("select coalesce(max(token), 0) + 1 from tokens")
     statement = "insert into tokens (token, hash, role, agent, created_at) values (?, ?, ?, ?, ?)"
     database.execute_many(statement, [(number, hash, role, agent, at)])

@@ -40,7 +40,7 @@ Adversary = Callable[[Any, int], None]
 
 @dataclass
 class Attack:
-    """What happens to reports, and who changes the arms."""
+    """How an attack delays, loses or corrects reports, and how it changes the arms."""
 
     delay: Callable[[Rng, float, int], float | None]  # (rng, reward, arm) -> seconds; None if lost
     silence: float | str = "forget"

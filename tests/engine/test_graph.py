@@ -1,4 +1,4 @@
-"""The engine plays graph feedback like the reference: run by run, and leaps in distribution.
+"""On graphs, the engine agrees with the reference: run by run, and with leaps in distribution.
 
 The loop of the engine also runs in plain Python, so most tests need no compilation.
 """

@@ -34,7 +34,7 @@ class Clock:
         agent.now = lambda: self.at
 
 
-def counts(agent, *names):
+def get_counts(agent, *names):
     return [tuple(getattr(arm, name) for name in names) for arm in agent.arms()]
 
 
@@ -58,7 +58,7 @@ def test_a_report_counts_once_and_a_different_value_is_a_conflict(url):
             kibitz.UnknownDecision, match="decision 2 of agent 'checkout' does not exist"
         ):
             agent.tell(2, 1.0)
-        assert counts(agent, "n_pulls", "pull_sum") == [(1, 1.0), (0, 0.0), (0, 0.0)]
+        assert get_counts(agent, "n_pulls", "pull_sum") == [(1, 1.0), (0, 0.0), (0, 0.0)]
         assert agent.check() == []
 
 
@@ -106,11 +106,11 @@ def test_a_key_is_for_one_kind_of_operation(url):
 def test_looks_and_observations_are_not_counted_as_pulls(url):
     with create_agent(url) as agent:
         look = agent.look()
-        assert counts(agent, "looks_pending", "n_pending") == [(0, 0), (1, 0), (0, 0)]
+        assert get_counts(agent, "looks_pending", "n_pending") == [(0, 0), (1, 0), (0, 0)]
         assert agent.tell(look.id, 0.25) == "counted"
         assert agent.observe("red", 1.0) == "counted"
         assert agent.observe("red", 1.0) == "counted"
-        assert counts(agent, "n_looks", "look_sum", "squares", "n_asked") == [
+        assert get_counts(agent, "n_looks", "look_sum", "squares", "n_asked") == [
             (0, 0.0, 0.0, 0), (1, 0.25, 0.0625, 0), (2, 2.0, 2.0, 0),
         ]  # fmt: skip
         assert agent.check() == []
@@ -123,7 +123,7 @@ def test_a_list_of_reports_is_counted_completely_or_not_at_all(url):
         agent.tell(3, 1.0)
         with pytest.raises(kibitz.Conflict):
             agent.tell([(1, 1.0), (2, 0.0), (3, 0.0)])
-        assert sum(n for (n,) in counts(agent, "n_pulls")) == 1
+        assert sum(n for (n,) in get_counts(agent, "n_pulls")) == 1
         assert agent.tell([(1, 1.0), (2, 0.0), (3, 1.0)]) == ["counted", "counted", "duplicate"]
         keys = [f"visit-{n}" for n in range(5)]
         assert agent.ask(n=5, key=keys) == agent.ask(n=5, key=keys)
@@ -150,7 +150,7 @@ def test_a_batch_can_return_an_answer_or_error_for_each_operation(url):
             kibitz.Decision, ValueError,
         ]  # fmt: skip
         assert agent.check() == []
-        assert counts(agent, "n_pulls", "looks_pending") == [(1, 0), (0, 0), (0, 1)]
+        assert get_counts(agent, "n_pulls", "looks_pending") == [(1, 0), (0, 0), (0, 1)]
 
 
 def test_a_forgotten_decision_still_counts_when_told_late(url):
@@ -158,9 +158,9 @@ def test_a_forgotten_decision_still_counts_when_told_late(url):
         id = agent.ask().id
         assert agent.forget(id) == "forgotten"
         assert agent.forget(id) == "duplicate"
-        assert counts(agent, "n_pending", "n_forgotten")[0] == (0, 1)
+        assert get_counts(agent, "n_pending", "n_forgotten")[0] == (0, 1)
         assert agent.tell(id, 1.0) == "counted"
-        assert counts(agent, "n_pending", "n_forgotten", "n_pulls")[0] == (0, 0, 1)
+        assert get_counts(agent, "n_pending", "n_forgotten", "n_pulls")[0] == (0, 0, 1)
         with pytest.raises(kibitz.Conflict, match=r"decision 1 cannot be forgotten: .* but told"):
             agent.forget(id)
         assert agent.check() == []
@@ -172,10 +172,10 @@ def test_pending_decisions_expire_after_the_patience(url):
         agent.ask()
         clock.at += 59
         agent.ask()
-        assert sum(n for (n,) in counts(agent, "n_pending")) == 2
+        assert sum(n for (n,) in get_counts(agent, "n_pending")) == 2
         clock.at += 2
         agent.ask()
-        assert counts(agent, "n_pending", "n_forgotten") == [(0, 1), (1, 0), (1, 0)]
+        assert get_counts(agent, "n_pending", "n_forgotten") == [(0, 1), (1, 0), (1, 0)]
         assert agent.tell(1, 0.5) == "counted"
         assert [event.kind for event in agent.events(3)] == [
             "pull", "pull", "forgotten", "pull", "told",
@@ -190,10 +190,10 @@ def test_silence_counts_as_a_reward_until_a_late_report(url):
         agent.look()
         clock.at += 61
         agent.ask()
-        assert counts(agent, "n_pulls", "pull_sum", "n_looks")[:2] == [(1, 0.0, 0), (0, 0.0, 1)]
+        assert get_counts(agent, "n_pulls", "pull_sum", "n_looks")[:2] == [(1, 0.0, 0), (0, 0.0, 1)]
         assert agent.tell(1, 1.0) == "counted"
         assert agent.tell(1, 1.0) == "duplicate"
-        assert counts(agent, "n_pulls", "pull_sum", "squares")[0] == (1, 1.0, 1.0)
+        assert get_counts(agent, "n_pulls", "pull_sum", "squares")[0] == (1, 1.0, 1.0)
         assert agent.tell(2, 0.0) == "counted"
         assert agent.check() == []
 
@@ -206,7 +206,7 @@ def test_a_correction_is_logged(url):
         agent.tell(id, 1.0)
         assert agent.correct(id, 0.25) == "corrected"
         assert agent.correct(id, 0.25) == "duplicate"
-        assert counts(agent, "n_pulls", "pull_sum", "squares")[0] == (1, 0.25, 0.0625)
+        assert get_counts(agent, "n_pulls", "pull_sum", "squares")[0] == (1, 0.25, 0.0625)
         assert agent.tell(id, 1.0) == "duplicate"  # repeats the original report
         assert agent.tell(id, 0.25) == "duplicate"
         with pytest.raises(kibitz.Conflict):
@@ -262,7 +262,7 @@ def test_an_arm_is_added_to_a_policy_with_a_stored_state(url):
                 assert agent.check() == []
         agent.correct(1, 1.0)
         assert agent.check() == []
-        assert counts(agent, "n_pulls")[4] > (0,)
+        assert get_counts(agent, "n_pulls")[4] > (0,)
 
 
 def test_a_retired_arm_counts_late_reports_but_no_new_observations(url):
@@ -476,7 +476,7 @@ def test_agents_of_one_store_are_independent(url):
             2,
         ]
         first_agent.tell(1, 1.0)
-        assert counts(second_agent, "n_pulls") == [(0,), (0,), (0,)]
+        assert get_counts(second_agent, "n_pulls") == [(0,), (0,), (0,)]
         assert first_agent.check() == second_agent.check() == []
 
 

@@ -181,7 +181,7 @@ def create_agent(request, store_and_address, service_without_network):
         interface.close()
 
 
-def counts(agent, *names):
+def get_counts(agent, *names):
     return [tuple(getattr(arm, name) for name in names) for arm in agent.arms()]
 
 
@@ -266,7 +266,7 @@ def test_a_report_counts_once_and_a_different_value_is_a_conflict(create_agent):
         interface.tell(id, 0.0)
     with pytest.raises(kibitz.UnknownDecision, match=r"decision 2 of agent .* does not exist"):
         interface.tell(2, 1.0)
-    assert counts(agent, "n_pulls", "pull_sum") == [(1, 1.0), (0, 0.0), (0, 0.0)]
+    assert get_counts(agent, "n_pulls", "pull_sum") == [(1, 1.0), (0, 0.0), (0, 0.0)]
     assert agent.check() == []
 
 
@@ -300,7 +300,7 @@ def test_a_list_of_observations_is_counted_completely_or_not_at_all(create_agent
     with pytest.raises(ValueError, match="arm must be one of"):
         interface.observe([("blue", 0.5, "visitor-9"), ("pink", 0.5, "visitor-10")])
     assert interface.observe([]) == []
-    assert counts(agent, "n_looks") == [(3,), (3,), (3,)]
+    assert get_counts(agent, "n_looks") == [(3,), (3,), (3,)]
     assert agent.check() == []
 
 
@@ -334,7 +334,7 @@ def test_a_list_of_reports_is_counted_completely_or_not_at_all(create_agent):
         interface.tell([(1, 1.0), (2, 0.0), (3, 0.0)])
     with pytest.raises(kibitz.UnknownDecision):
         interface.tell([(1, 1.0), (99, 0.0)])
-    assert sum(n for (n,) in counts(agent, "n_pulls")) == 1
+    assert sum(n for (n,) in get_counts(agent, "n_pulls")) == 1
     assert interface.tell([(1, 1.0), (2, 0.0), (3, 1.0)]) == ["counted", "counted", "duplicate"]
     keys = [f"visit-{n}" for n in range(5)]
     assert interface.ask(n=5, key=keys) == interface.ask(n=5, key=keys)
@@ -479,5 +479,5 @@ def test_concurrent_requests_get_consecutive_ids_and_all_are_stored(create_agent
             thread.join()
     assert sorted(id for id, _ in answers) == list(range(1, 81))
     assert {result for _, result in answers} == {"counted"}
-    assert sum(n for (n,) in counts(agent, "n_pulls")) == 80
+    assert sum(n for (n,) in get_counts(agent, "n_pulls")) == 80
     assert agent.check() == []

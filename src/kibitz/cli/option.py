@@ -126,7 +126,7 @@ def problem_file() -> Any:
 
 def loops() -> Any:
     """Return the flag --loops, which adds self-loops to the graph of a file."""
-    help_text = "Let every pull show its own reward, also if the graph has no self-loops"
+    help_text = "Let every pull show its own reward, even if the graph has no self-loops"
     return flag("--loops", help_text, LOOKS)
 
 

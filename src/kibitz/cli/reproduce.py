@@ -41,7 +41,7 @@ def reproduce(
     ] = None,
     **options: Any,
 ) -> None:
-    """Run experiments of the paper, on graphs or with changes, and write a report.
+    """Run the experiments on the paper, on graphs or on changing means, and write a report.
 
     If the command is interrupted, run it again to resume.
     """

@@ -36,7 +36,7 @@ class Stream(NamedTuple):
 
 
 class Streams(NamedTuple):
-    """The streams of a run."""
+    """The random streams of a run, one for each purpose."""
 
     rewards: Stream
     looks: Stream

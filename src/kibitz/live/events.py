@@ -20,7 +20,7 @@ settlement: the time of each event determines which decisions have settled befor
 
 **Alarms.** An agent with a monitor (`kibitz.live.monitor`) gives the settled rewards to a change
 detector, in the order of the decisions. `Projection.n_settled` then counts the decisions that are
-older than the patience, also if the agent forgets decisions. An alarm is not an event, because the
+older than the patience, even if the agent forgets decisions. An alarm is not an event, because the
 log determines it.
 
 **Time.** Each event has the time of the clock, but no earlier time than the event before it, unless

@@ -1,16 +1,16 @@
 r"""The rule "kibitzer" of scout: explore when kibitzer explores, with the arm that is worth most.
 
 scout first pulls arms that show unobserved arms, as by its other rule. Then let L be the arm with the
-largest mean, and \Delta_k the difference to the mean of arm k. The rule uses kibitzer's index; its
-x_k counts b K Q_Lk t more observations in the denominator, which pulls of L show of arm k. If L has
+largest mean, and \Delta_k the difference to the mean of arm k. The rule uses the index of kibitzer
+with one change: it adds b K Q_Lk t to the denominator of x_k, because pulls of L show arm k. If L has
 the largest index, scout pulls L. Otherwise, let i be the arm with the largest index, and W the arms
 whose index at stage 4t is at least the present index of L. The value of a pull of arm j is
 
 .. math:: v_j = \frac{1}{\Delta_j} \sum_{k \in W} Q_{jk} \Delta_k .
 
-scout pulls the arm j \ne L with the largest value among the arms with Q_ji >= 1/2 if this value is
-more than 1.5 times v_i, and arm i otherwise. If scout knows that pulls show no other arms, it thus
-makes kibitzer's pulls.
+Let j be the arm with the largest value among the arms other than L with Q_ji >= 1/2. scout pulls arm
+j if v_j > 1.5 v_i, and arm i otherwise. If scout knows that pulls show no other arms, it pulls the same
+arms as kibitzer.
 """
 
 import math

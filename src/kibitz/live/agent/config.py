@@ -265,7 +265,7 @@ def _check_agreement(rewards: str, policy: Any, scale: float | None) -> None:
 def _check_policy(policy: Any) -> Spec:
     """Return a policy as plain data; raise ValueError if it still needs a horizon.
 
-    Raise ValueError also if `simulate` would reject the index of the policy, such as an infinite one.
+    Also raise ValueError if `simulate` would reject the index of the policy, such as an infinite one.
     """
     _check_scale(policy.scale_for(1.0))
     spec = to_spec(policy)

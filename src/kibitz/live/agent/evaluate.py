@@ -11,7 +11,7 @@ not, the visit teaches it nothing. The policy therefore learns from `n_matched` 
 
 - `value`: inverse propensity scoring, the average of m + w (X - m), where w is 1/probability if the
   arms agree and 0 if not. It is unbiased. [`low`, `high`] is a confidence sequence
-  (`kibitz.live.agent.confidence.off_policy_interval`), valid at all times, also if rates change.
+  (`kibitz.live.agent.confidence.off_policy_interval`), valid at all times, even if rates change.
 - `self_normalised`: the sum of w X divided by the sum of w. It often has a smaller error but is
   biased; no interval is known that holds at all times.
 - `replay`: the mean reward of the visits at which the arms agree.

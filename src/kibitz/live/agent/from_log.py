@@ -41,7 +41,8 @@ class Logged(Problem):
     delta
         An upper bound on the probability that any of these intervals fails to contain its mean.
     n_shows
-        The number of observations that pulls of other arms showed (`Agent.observe` with `shown_by`).
+        The number of observations that came from pulls of other arms (`Agent.observe` with
+        `shown_by`).
     """
 
     arms: tuple[str, ...] = ()
@@ -198,7 +199,10 @@ def _skip_removed(events: list[Event]) -> list[Event]:
 
 
 def _replay_rewards(columns: Columns, kind: str) -> tuple[dict[str, list[float]], int]:
-    """Replay a log written by kibitz; return the rewards by arm, and how many pulls showed."""
+    """Replay a log written by kibitz; return the rewards by arm and the number of shown rewards.
+
+    A shown reward is an observation that came from a pull of another arm.
+    """
     projection = replay(columns, kind)
     rewards: dict[str, list[float]] = {arm.name: [] for arm in projection.arms}
     for record in projection.decisions.values():

@@ -314,8 +314,8 @@ def warnings(config: Config, arms: list[Arm], n_asks: int, last_look: int) -> li
 def _compare_loss_rates(arms: list[Arm]) -> list[str]:
     """Return a warning if arms lose reports at different rates, or [] if they do not.
 
-    If all arms lose reports at the same rate, the warning ever appears with probability at most
-    0.001, however often the report is made.
+    If all arms lose reports at the same rate, the probability that this warning ever appears is at
+    most 0.001, however often the report is made.
     """
     n_lost, n_told, n_pending = (
         np.array([getattr(arm, name) for arm in arms])
@@ -341,8 +341,8 @@ def _check_sample_ratio(arms: list[Arm]) -> list[str]:
 
     Only settled decisions of the bucket count: a decision without a report may not have been served.
     The evidence is the product over all sets of arms from which the bucket drew. If the loss and the
-    delay of a report do not depend on the arm, the warning ever appears with probability at most
-    `SAMPLE_RATIO_LEVEL`, however often the report is made.
+    delay of a report do not depend on the arm, the probability that the warning ever appears is at
+    most `SAMPLE_RATIO_LEVEL`, however often the report is made.
     """
     from kibitz.bounds.concentration import sample_ratio_evidence
 

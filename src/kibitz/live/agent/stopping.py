@@ -270,7 +270,8 @@ def rule_out(
     Arm i is the best if no arm that is not retired has a larger mean; a retired arm is compared with
     all arms. Arm i is ruled out when its p-value is at most `delta`, which means that
     \sum_j \omega_{ij} E_{ij}(0) is at least 1 / (share \delta), with the weights \omega of
-    `_split_weights`. The sum is over the leading arms j; a part of an e-process is valid too.
+    `_split_weights`. The sum is over the leading arms j only, which is valid, because the omitted
+    terms are not negative.
 
     **The shares.** A wrong winner requires that the best of the remaining arms is ruled out. If all
     retired founding arms are ruled out, the best founding arm is not retired, and only its e-process
@@ -375,7 +376,9 @@ def _estimate_loss(data: Data, kept_arm: int) -> float:
 def _estimate_remaining(
     data: Data, arms: NDArray[np.int64], kept_arm: int, thresholds: Floats
 ) -> int | None:
-    """Estimate how many more observations rule out all `arms`; None if this is not in sight.
+    """Estimate how many more observations are needed to rule out all `arms`.
+
+    Return None if this is not in sight.
 
     The counts grow in proportion, and the means stay at their posterior means.
     """

@@ -100,7 +100,7 @@ def hide_password(url: str) -> str:
 
 
 def is_connection_string(text: str) -> bool:
-    """Return whether a text may contain a password, although it is no address with ://."""
+    """Return whether a text without :// may be a connection string with a password."""
     is_address = re.match(r"\s*postgres(ql)?:", text, re.IGNORECASE)
     return bool(is_address or re.search(r"\b(pg)?password\s*=", text, re.IGNORECASE))
 

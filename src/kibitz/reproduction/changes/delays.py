@@ -52,8 +52,8 @@ HORIZON = 10_000
 RUNS = 200
 MAX_ERROR = 0.35  #: Largest relative error of the approximation.
 MIN_FACTOR = 3.0  #: Smallest accepted ratio of the delay with random looks to that with chosen looks.
-#: The approximation is tested if the arm has at least this many times the observations before the
-#: rise that detection takes.
+#: The approximation is tested only if the arm has many observations before the rise: at least this
+#: multiple of the number that detection takes.
 MIN_BEFORE = 2.0
 CHOSEN, RANDOM = "looks of lookout", "random looks"
 

@@ -144,8 +144,8 @@ def print_graph_bounds(data: dict[str, Any], graph: str) -> None:
         "Fixed stage and multi period hold for algorithms that are sub-logarithmic with "
         f"C = {format_number(setting['C'])}, C_0 = {format_number(setting['C_0'])} on this graph."
         + (
-            " On a graph with regret of order T^(2/3), no algorithm is. Worst case holds for all "
-            "algorithms, for the worst problem with gaps of this size."
+            " On a graph with regret of order T^(2/3), no algorithm is sub-logarithmic. Worst case "
+            "holds for all algorithms, for the worst problem with gaps of this size."
             if "worst_case" in lower_bounds
             else ""
         )

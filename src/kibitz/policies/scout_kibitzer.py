@@ -9,8 +9,8 @@ whose index at stage 4t is at least the present index of L. The value of a pull 
 .. math:: v_j = \frac{1}{\Delta_j} \sum_{k \in W} Q_{jk} \Delta_k .
 
 Let j be the arm with the largest value among the arms other than L with Q_ji >= 1/2. scout pulls arm
-j if v_j > 1.5 v_i, and arm i otherwise. If scout knows that pulls show no other arms, it pulls the same
-arms as kibitzer.
+j if v_j > 1.5 v_i, and arm i otherwise. If scout knows that pulls show no other arms, it pulls the
+same arms as kibitzer.
 """
 
 import math

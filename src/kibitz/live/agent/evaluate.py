@@ -295,8 +295,9 @@ def _read(log: Any, names: dict[str, str]) -> Visits:
 def _replay_visits(columns: Columns, counts_silence: bool = False) -> Visits:
     """Return the randomised visits of a log of kibitz.
 
-    If silence counts as a reward, clicks are known before missing clicks. The visits then end before
-    the first pending decision. The interval holds at all times, so it holds for these visits.
+    If silence counts as a reward, a click is known when it is reported, but a missing click only when
+    the patience has passed. The visits then end before the first pending decision. The interval holds
+    at all times, so it holds for these visits.
     """
     projection = replay(columns)
     n_randomised = sum(isinstance(arms, str) and arms != "" for arms in columns.get("bucket", ()))

@@ -177,7 +177,7 @@ def test_graph_in_a_file_without_loops(kibitz, tmp_path):
     assert "regime: T^(2/3)" in out
     assert "There is no upper bound" in out
     assert "worst case" in out
-    assert "On a graph with regret of order T^(2/3), no algorithm is." in " ".join(out.split())
+    assert "regret of order T^(2/3), no algorithm is sub-logarithmic." in " ".join(out.split())
     data = json.loads(kibitz("bounds", *args, "--json")[1])
     assert data["graph"]["constant"] == pytest.approx(4 / 0.3**2)
     assert data["setting"]["arms_without_loop"] == [0, 1]

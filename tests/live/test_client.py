@@ -1,7 +1,10 @@
 """The client retries with the same key, times out and raises errors."""
 
 import asyncio
+import contextlib
 import json
+import socket
+import sys
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -133,6 +136,30 @@ def test_an_erasure_and_a_compaction_may_take_longer(flaky_server, monkeypatch):
     answers[:] = script
     assert asyncio.run(use()) == results
     assert len(received_requests) == 8  # only the asks were repeated
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="a full backlog blocks only on Linux")
+def test_an_erasure_does_not_wait_longer_for_a_connection():
+    """The server never accepts a connection, and its backlog is full."""
+
+    async def erase():
+        async with kibitz.AsyncClient(address, agent="a", patience=0.2) as client:
+            await client.erase("k")
+
+    with contextlib.ExitStack() as stack:
+        server = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
+        for _ in range(4):
+            waiting = stack.enter_context(socket.socket())
+            waiting.setblocking(False)
+            waiting.connect_ex(server.getsockname())
+        address = f"http://127.0.0.1:{server.getsockname()[1]}"
+        start = time.monotonic()
+        client = stack.enter_context(kibitz.Client(address, agent="a", patience=0.2))
+        with pytest.raises(kibitz.StoreUnavailable):
+            client.erase("k")
+        with pytest.raises(kibitz.StoreUnavailable):
+            asyncio.run(erase())
+        assert time.monotonic() - start < 5
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,10 @@
 """The client retries with the same key, times out and raises errors."""
 
 import asyncio
+import contextlib
 import json
+import socket
+import sys
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -135,6 +138,30 @@ def test_an_erasure_and_a_compaction_may_take_longer(flaky_server, monkeypatch):
     assert len(received_requests) == 8  # only the asks were repeated
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="a full backlog blocks only on Linux")
+def test_an_erasure_does_not_wait_longer_for_a_connection():
+    """The server never accepts a connection, and its backlog is full."""
+
+    async def erase():
+        async with kibitz.AsyncClient(address, agent="a", patience=0.2) as client:
+            await client.erase("k")
+
+    with contextlib.ExitStack() as stack:
+        server = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
+        for _ in range(4):
+            waiting = stack.enter_context(socket.socket())
+            waiting.setblocking(False)
+            waiting.connect_ex(server.getsockname())
+        address = f"http://127.0.0.1:{server.getsockname()[1]}"
+        start = time.monotonic()
+        client = stack.enter_context(kibitz.Client(address, agent="a", patience=0.2))
+        with pytest.raises(kibitz.StoreUnavailable):
+            client.erase("k")
+        with pytest.raises(kibitz.StoreUnavailable):
+            asyncio.run(erase())
+        assert time.monotonic() - start < 5
+
+
 @pytest.mark.parametrize(
     ("status", "error_type"),
     [(401, PermissionError), (403, PermissionError), (404, kibitz.UnknownDecision),
@@ -223,6 +250,9 @@ def test_without_httpx_the_error_says_what_to_install(monkeypatch):
         (("ftp://host",), "url must be http://host:port or https://host:port, got 'ftp://host'"),
         (("host:8765",), "url must be http://host:port"),
         (("http://host/v1/agents/x",), "url must be http://host:port"),
+        (("http://host:port",), "url must be http://host:port"),
+        (("http://host:65536",), "url must be http://host:port"),
+        (("http://user:password@host",), "url must be .* got 'http://user@host'"),
         ((7,), "url must be a text"),
         (("http://host", "a\nb"), "token must be a text"),
         (("http://host", None, ""), "agent must be a text"),

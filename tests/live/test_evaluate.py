@@ -334,6 +334,16 @@ def test_a_log_without_randomised_visits_cannot_be_evaluated(memory):
         kibitz.evaluate(log, "a")
 
 
+def test_randomised_visits_without_rewards_cannot_be_evaluated(memory):
+    with kibitz.agent(
+        memory / "shop.db", "s", arms=[*MEANS], rewards="bernoulli", bucket=1.0, seed=1
+    ) as agent:
+        for decision in agent.ask(n=3):
+            agent.forget(decision.id)
+        with pytest.raises(ValueError, match=r"3 randomised visits, .* not known; report them, or"):
+            kibitz.evaluate(agent, "a")
+
+
 def test_an_arm_that_the_bucket_could_not_draw_cannot_be_evaluated(memory):
     with kibitz.agent(
         memory / "shop.db", "s", arms=[*MEANS], rewards="bernoulli", bucket=1.0, seed=1

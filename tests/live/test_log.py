@@ -153,6 +153,27 @@ def test_a_log_with_silence_uses_decisions_up_to_the_last_silent_decision(memory
             assert sum(values.sum() for values in problem.values) == 1
 
 
+def test_a_compacted_log_with_silence_also_ignores_unsettled_decisions(memory):
+    """A compaction renumbers the decisions, and can leave no decision that was ever silent."""
+    setting = {"rewards": "bernoulli", "patience": 10.0, "silence": 0.0, "seed": 1}
+    with kibitz.agent(memory / "s.db", "clicks", arms=["blue", "green"], **setting) as agent:
+        clock = [2e9]
+        agent.now = lambda: clock[0]
+        for _ in range(30):
+            clock[0] += 1
+            visits = [agent.ask(), agent.ask()]
+            agent.tell(visits[0].id, True)
+        assert agent.compact(2e9 + 11) > 0
+        agent.export(memory / "settled.csv")
+        problem = kibitz.from_log(memory / "settled.csv")
+        assert problem.n_observed.sum() == 20  # of the visits of 10 s
+        assert sum(values.sum() for values in problem.values) == 10
+        assert agent.compact(2e9 + 25) > 0
+        agent.export(memory / "unsettled.csv")
+        with pytest.raises(ValueError, match="log must contain rewards of at least 2 arms, got"):
+            kibitz.from_log(memory / "unsettled.csv")
+
+
 def test_a_declaration_survives_every_format(memory):
     setting = {"rewards": "bounded", "policy": kibitz.ucb(2.0), "seed": 1}
     with kibitz.agent(memory / "d.db", "clicks", arms=["blue", "green"], **setting) as agent:

@@ -27,6 +27,7 @@ SECRETS = ("s3cret", "hunter2")
         ("postgresql://me@host/shop?password=s3cret@hunter2", "postgresql://me@host..."),
         ("postgresql://host?password=s3cret@hunter2", "postgresql://host..."),
         ("host=localhost password=hunter2", "..."),
+        ("host=localhost password=hunter2://s3cret", "..."),
         ("postgresql:/user:s3cret@host/shop", "..."),
     ],
 )
@@ -51,6 +52,7 @@ def test_an_address_is_shown_without_its_password(url, shown):
         ("host=localhost user=me password=s3cret", ValueError),
         ("host=localhost password = 'hunter2' dbname=/shop", ValueError),
         ("PGPASSWORD=hunter2", ValueError),
+        ("host=localhost password=hunter2://s3cret", ValueError),
         ("postgresql:/user:s3cret@localhost/shop", ValueError),
         (" Postgres:user:s3cret@localhost", ValueError),
     ],

@@ -209,5 +209,11 @@ def test_text_shows_unsettled_decisions_and_late_reports_apart(memory):
         agent.ask(n=5)
         text = format_report(agent.report())
         assert "5 decisions are not settled and do not count yet." in text
-        assert "1 reports came after their decisions had settled" in text
+        assert "1 report came after its decision had settled and does not count." in text
+        agent.tell(first_decisions[1].id, 1)
+        time[0] += 200
+        agent.ask()
+        text = format_report(agent.report())
+        assert "1 decision is not settled and does not count yet." in text
+        assert "2 reports came after their decisions had settled and do not count." in text
         assert "no reported reward" not in text  # no report means no click

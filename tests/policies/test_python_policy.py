@@ -252,6 +252,8 @@ def test_a_function_that_was_not_called_is_suggested():
         play(kb.ucb)
     with pytest.raises(ValueError, match=r"policy must be a Policy .*; did you mean imed\(\)\?"):
         kb.trace(PROBLEM, FEEDBACKS[0], kb.imed, horizon=5, seed=1)
+    with pytest.raises(ValueError, match=r"got <function [^;]*$"):
+        play(lambda n_arms: Guess(n_arms))
 
 
 def test_wrong_arguments_are_rejected():

@@ -203,13 +203,6 @@ def correct_reward(scan: Scan, arm: int, position: int, difference: float) -> No
 
 
 @jit
-def mean_since_origin(scan: Scan, arm: int) -> float:
-    """Return the mean of an arm's rewards since its origin; the arm must have a reward since then."""
-    total = scan.sums[arm] - scan.origin_sums[arm]
-    return scan.shifts[arm] + total / (scan.counts[arm] - scan.origins[arm])
-
-
-@jit
 def get_threshold(n_arms: int, delta: float, n_alarms: float) -> float:
     """Return the threshold c after a number of alarms.
 

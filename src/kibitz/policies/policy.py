@@ -400,7 +400,7 @@ def check_policy(
     hint = ""
     if callable(getattr(policy, "pull", None)):
         hint = "; use python_policy to make a policy of a Python class"
-    elif isfunction(policy):
+    elif isfunction(policy) and policy.__name__.isidentifier():  # not a lambda
         hint = f"; did you mean {policy.__name__}()?"
     raise ValueError(f"{invalid(name, condition, policy)}{hint}")
 

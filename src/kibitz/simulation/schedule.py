@@ -139,7 +139,7 @@ def make_cells(
         shared_fields["horizon"] = horizon
         shared_fields["stages"] = stages[: np.searchsorted(stages, horizon) + 1]  # a view, not a copy
         for label, policy in policies.items():
-            _check_combination(policy, problem, label, horizon)
+            _check_combination(policy, problem, label)
             if shows is not None and own is not None:
                 check_own_rewards(policy, own, label)
                 if shows.function is not None and "graph" in policy.constants:
@@ -275,7 +275,7 @@ def _check_once(policy: Policy) -> None:
 _checked_policies: set[tuple[str, str]] = set()
 
 
-def _check_combination(policy: Policy, problem: Problem, label: str, horizon: int) -> None:
+def _check_combination(policy: Policy, problem: Problem, label: str) -> None:
     if policy.is_python:
         policy.init(policy.params, problem.n_arms)  # raises ValueError if a method is missing
     elif named_spec(policy) is None:

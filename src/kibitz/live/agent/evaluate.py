@@ -363,7 +363,7 @@ def _explain_refusal(
     elif source.n_open:
         return (
             f"log cannot evaluate this policy: it has {source.n_open:,} randomised visits, but their "
-            "rewards are not known yet; wait for their reports, or until the patience has passed"
+            "rewards are not known; report them, or wait if silence counts as a reward"
         )
     else:
         reason = (

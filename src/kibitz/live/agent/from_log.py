@@ -177,8 +177,10 @@ def replay(columns: Columns, kind: str = "kind") -> Projection:
             f"log has the columns of a kibitz log but cannot be replayed ({error})"
         ) from None
     silent_ids = [event.id for event in events if event.kind == "silent" and event.id is not None]
-    last_id = max(silent_ids, default=projection.n_decisions)
-    projection.decisions = {i: r for i, r in projection.decisions.items() if i <= last_id}
+    last_id = max(silent_ids, default=math.inf)
+    # a compaction changes the numbers of decisions, but not their order
+    n_kept = sum(e.kind in DECISION_KINDS and (e.id or 0) <= last_id for e in events)
+    projection.decisions = {i: r for i, r in projection.decisions.items() if i <= n_kept}
     return projection
 
 

@@ -549,10 +549,16 @@ def format_summary(data: "xarray.Dataset") -> list[str]:
         sentences.append(f"{no_alarm}{attributes['promise']}.")
     n_unsettled, n_late = (int(data[name].sum()) for name in ("n_unsettled", "n_late"))
     if n_unsettled:
-        sentences.append(f"{n_unsettled:,} decisions are not settled and do not count yet.")
+        sentences.append(
+            "1 decision is not settled and does not count yet."
+            if n_unsettled == 1
+            else f"{n_unsettled:,} decisions are not settled and do not count yet."
+        )
     if n_late:
         sentences.append(
-            f"{n_late:,} reports came after their decisions had settled and do not count."
+            "1 report came after its decision had settled and does not count."
+            if n_late == 1
+            else f"{n_late:,} reports came after their decisions had settled and do not count."
         )
     if n_shows := int(data["n_shows"].sum()):
         times = "once" if n_shows == 1 else f"{n_shows:,} times"

@@ -258,7 +258,11 @@ class AsyncClient:
                     self._url + request.path,
                     content=content,
                     headers=headers,
-                    timeout=httpx.Timeout(request.choose_timeout(self.patience), pool=None),
+                    timeout=httpx.Timeout(
+                        request.choose_timeout(self.patience),
+                        connect=min(self.patience, protocol.RESPONSE_SECONDS),
+                        pool=None,
+                    ),
                 )
                 status, answer = response.status_code, response.content
                 retry_after = response.headers.get("Retry-After")

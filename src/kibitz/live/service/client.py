@@ -247,15 +247,15 @@ class Client:
     def _send_once(
         self, request: protocol.Request, content: bytes | None, headers: dict[str, str]
     ) -> tuple[int, bytes, str | None]:
-        seconds = request.choose_timeout(self.patience)
         try:
             connection = self._idle_connections.pop()
         except IndexError:
-            connection = self._connect(self._host)
-        connection.timeout = seconds
-        if connection.sock is not None:
-            connection.sock.settimeout(seconds)
+            seconds = min(self.patience, protocol.RESPONSE_SECONDS)
+            connection = self._connect(self._host, timeout=seconds)
         try:
+            if connection.sock is None:
+                connection.connect()
+            connection.sock.settimeout(request.choose_timeout(self.patience))
             connection.request(request.method, request.path, content, headers)
             response = connection.getresponse()
             body = response.read()

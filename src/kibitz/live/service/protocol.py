@@ -66,7 +66,8 @@ def parse_address(url: str) -> tuple[str, str]:
     with contextlib.suppress(ValueError):  # the message of urlsplit shows the address
         parts = urlsplit(url)
         is_host = parts.hostname and url.isprintable() and not parts.path.strip("/")
-        if is_host and parts.scheme in ("http", "https"):
+        has_port = parts.port is None or parts.port > 0  # an invalid port raises ValueError
+        if is_host and has_port and "@" not in url and parts.scheme in ("http", "https"):
             return parts.scheme, parts.netloc
     raise invalid("url", "http://host:port or https://host:port", hide_password(url))
 

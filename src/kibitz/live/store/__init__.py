@@ -35,7 +35,7 @@ def connect(url: str | os.PathLike[str], *, create: bool = True) -> Store:
     if not isinstance(text, str) or not text or "\0" in text:
         shown = hide_password(text) if isinstance(text, str) else url
         raise invalid("store", "a path, sqlite:///path or postgresql://...", shown)
-    if "://" not in text and is_connection_string(text):
+    if is_connection_string(text.partition("://")[0]):
         raise ValueError(
             "store must be a path, sqlite:///path or postgresql://..., got a connection string; "
             "write postgresql://user:password@host/database instead"

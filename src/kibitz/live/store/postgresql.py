@@ -90,8 +90,10 @@ def hide_password(url: str) -> str:
     and nothing is left of a connection string such as "host=localhost password=...".
     """
     scheme, separator, rest = url.partition("://")
+    if is_connection_string(scheme):
+        return "..."
     if not separator:
-        return "..." if is_connection_string(url) else url
+        return url
     login, at, place = rest.rpartition("@")
     first_part = re.split("[:/?]", login)[0]
     if "?" in login:

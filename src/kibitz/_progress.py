@@ -43,7 +43,7 @@ _line_lock = threading.Lock()  # one line at a time
 
 
 class Line:
-    """A progress line. A thread refreshes it, because compilation reports nothing for many seconds."""
+    """A progress line that a thread refreshes, so its time goes on during a long compilation."""
 
     def __init__(self, write: Callable[[str], None], activity: str) -> None:
         self.write = write

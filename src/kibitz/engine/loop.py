@@ -116,7 +116,7 @@ def record_regret(record: Record, run: int, n_recorded: int, stage: int) -> int:
 
 @jit
 def end_piece(environment: Environment, run: int, first_recorded: int, n_recorded: int) -> None:
-    """Add the regret of earlier pieces to what the current piece recorded, and start new counts.
+    """Add the regret of earlier pieces to the recorded regret of a piece that ends; reset the counts.
 
     The entries of `record.stages` from `first_recorded` to `n_recorded` belong to the piece.
     """

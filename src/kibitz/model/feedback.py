@@ -42,8 +42,8 @@ class Shows(NamedTuple):
     """The matrix Q of a graph as a sparse matrix (CSR); rows are pulled arms, columns shown arms.
 
     Row i has the columns `arms[offsets[i] : offsets[i + 1]]`, in increasing order, with the positive
-    values `probabilities[offsets[i] : offsets[i + 1]]`. If the graph varies with the stage, the matrix is empty
-    and `function(stage, i, j)` is the probability that a pull of arm i shows arm j.
+    values `probabilities[offsets[i] : offsets[i + 1]]`. If the graph varies with the stage, the
+    matrix is empty and `function(stage, i, j)` is the probability that a pull of arm i shows arm j.
     """
 
     offsets: NDArray[np.int64]
@@ -124,7 +124,8 @@ class Feedback:
     def static_weights(self, gaps: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the probability with which a look shows each arm.
 
-        The weights must not be a function. The result has one probability per arm, or one row of probabilities per stage.
+        The weights must not be a function. The result has one probability per arm, or one row of
+        probabilities per stage.
         """
         if isinstance(self.weights, str):
             return named_weights(self.weights, gaps)

@@ -117,7 +117,7 @@ def view(params: Any, state: State, stage: int) -> View:
 
 @jit
 def turns(params: Any, state: State) -> tuple[Array, int]:
-    """Return the remaining arms, which take turns; the engine uses this only for a single arm."""
+    """Return the remaining arms, and 0; the engine calls this only while a single arm remains."""
     return state.allowed, 0
 
 

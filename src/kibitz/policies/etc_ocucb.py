@@ -188,7 +188,7 @@ def begin_epoch(params: Any, state: State) -> None:
 
 @jit
 def view(params: Any, state: State, stage: int) -> View:
-    """Return the statistics and the arms of OCUCB-n, valid until the epoch ends or ETC may test."""
+    """Return the data of OCUCB-n, valid until the epoch ends or ETC may eliminate arms."""
     last_stage = state.clock[0]["end"]
     if params.doubling:
         last_stage = min(last_stage, state.clock[0]["next_test"])

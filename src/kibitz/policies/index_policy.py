@@ -209,7 +209,7 @@ def make_graph_functions(
 
 @jit
 def turns(params: Any, state: State) -> tuple[Array, int]:
-    """Return the arms that are looked at in turn (all arms), and the arm of the last look."""
+    """Return the arms that are looked at in turn, here all arms, and the arm of the last look."""
     n_arms = state.allowed.size
     return state.allowed, (state.statistics.totals[LOOKS] + n_arms - 1) % n_arms
 

@@ -162,8 +162,8 @@ class ZarrResults:
     def _labels_are_intact(self) -> bool:
         """Return whether the coordinates and the metadata on disk agree with the index.
 
-        They do not if a process was killed while it wrote them, or if one of the files is damaged or
-        deleted. The index holds everything that is needed to write them again.
+        They disagree if a process was killed while it wrote them, or if one of the files is damaged
+        or deleted. The index holds everything that is needed to write these files again.
         """
         *files, (root, expected_content) = self._make_label_files().items()
         try:
@@ -330,7 +330,10 @@ class CheckedStore(LocalStore):
 
 
 def find_damage(content: bytes, size: int | None) -> str:
-    """Return what is wrong with a compressed chunk of `size` bytes, or "" if it is intact."""
+    """Return a description of the damage to a compressed chunk, or "" if the chunk is intact.
+
+    `size` is the expected number of bytes after decompression, or None if it is unknown.
+    """
     try:
         n_bytes = len(gzip.decompress(content))
     except (OSError, EOFError, zlib.error) as error:

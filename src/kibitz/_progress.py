@@ -43,7 +43,7 @@ _line_lock = threading.Lock()  # one line at a time
 
 
 class Line:
-    """A progress line that a thread refreshes, so its time goes on during a long compilation."""
+    """A progress line with the elapsed time, which a thread updates even during a compilation."""
 
     def __init__(self, write: Callable[[str], None], activity: str) -> None:
         self.write = write

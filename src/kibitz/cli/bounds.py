@@ -169,7 +169,10 @@ def print_graph_bounds(data: dict[str, Any], graph: str) -> None:
 
 
 def format_graph_bound(bound: float) -> str:
-    """Format a lower bound on a graph; it is infinite if it is for a class without algorithms."""
+    """Format a lower bound on a graph as text.
+
+    The bound is for algorithms with a certain property. It is infinite if no algorithm has it.
+    """
     from kibitz.cli.output import format_number
 
     if bound == math.inf:

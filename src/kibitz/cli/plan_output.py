@@ -348,7 +348,7 @@ def print_recommendation(planned: "Plan", printer: Printer) -> None:
 
 
 def plateau_stage(planned: "Plan") -> float:
-    """Return the stage from which regret hardly grows at the recommended rate."""
+    """Return the stage after which regret hardly grows at the recommended rate."""
     import numpy as np
 
     rates = planned.rates[1:]

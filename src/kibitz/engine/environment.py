@@ -94,7 +94,7 @@ NEVER, RANDOM, PERIODIC, LISTED, VARYING = 0, 1, 2, 3, 4  # arrivals
 
 
 class Looks(NamedTuple):
-    """When looks arrive and which arms they show."""
+    """The arrivals of looks, and the distribution of the arms that looks show."""
 
     observer: int
     arrivals: int
@@ -312,8 +312,9 @@ def show_nothing(stage: int, pulled: int, arm: int) -> float:
 
 @jit
 def next_shown(graph: Graph, pulled: int, edge: int, stream: Stream) -> Any:
-    """Return the first shown edge of a pull's row, starting with `edge`, or the end of the row.
+    """Return the first edge that a pull shows among `edge` and the later edges of its row.
 
+    Return the end of the row if the pull shows none of these edges.
     In a row with equal small probabilities, the number of edges before the next shown edge is
     geometric, so one random number is enough for many edges.
     """

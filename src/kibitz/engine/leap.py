@@ -59,7 +59,7 @@ MAX_DIRECT_BINOMIAL = 10**6  # trials; with more trials, the generator's rejecti
 
 
 def can_leap(policy: Policy, problem: Problem, feedback: Feedback) -> bool:
-    """Return whether the engine can leap: the index, the rewards and the arrivals must allow it."""
+    """Return whether the engine can play a policy in leaps, for this problem and feedback."""
     rate, weights = feedback.rate, feedback.weights
     return (
         policy.index is not None

@@ -118,7 +118,7 @@ def compiled_seed_shows(stream: Stream, key: Array, stage: int, arm: int) -> Non
 
 @jit(substitute=compiled_seed_shows)
 def seed_shows(stream: Stream, key: Array, stage: int, arm: int) -> None:
-    """Seed the stream of shows for a pull of `arm` at `stage`, as `seed_stream` seeds a stream."""
+    """Seed the stream of shows for a pull of `arm` at `stage`, by the method of `seed_stream`."""
     words = key.copy()
     words[0] ^= np.uint64(int(stage) * STAGE_FACTOR % 2**64)
     words[1] ^= np.uint64(int(arm) * ARM_FACTOR % 2**64)

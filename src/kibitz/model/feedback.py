@@ -117,7 +117,7 @@ class Feedback:
 
     @property
     def functions(self) -> tuple[Callable[..., float] | None, ...]:
-        """The functions for the rate, the weights and the graph; None for other values."""
+        """The rate, the weights and the graph; None in place of each that is not a function."""
         shows = None if self.shows is None else self.shows.function
         return tuple(f if callable(f) else None for f in (self.rate, self.weights, shows))
 

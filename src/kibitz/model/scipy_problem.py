@@ -131,7 +131,7 @@ def _tabulate_continuous(frozen: Any, argument: str) -> tuple[Floats, Floats]:
 
 
 def _check_table(frozen: Any, levels: Floats, values: Floats, argument: str) -> None:
-    """Raise ValueError if SciPy's `cdf` at a quantile is not its level, up to rounding."""
+    """Raise ValueError if SciPy's `cdf` of a quantile differs from the level of the quantile."""
     rounding = MAX_ROUNDING * np.maximum(np.spacing(np.abs(values)), np.finfo(float).tiny)
     lowest, highest = frozen.cdf(values - rounding), frozen.cdf(values + rounding)
     error = np.maximum(lowest - levels, levels - highest)

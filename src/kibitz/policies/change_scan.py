@@ -212,7 +212,7 @@ def mean_since_origin(scan: Scan, arm: int) -> float:
 
 @jit
 def get_threshold(n_arms: int, delta: float, n_alarms: float) -> float:
-    """Return the threshold c after a number of alarms.
+    """Return the threshold of the scans after `n_alarms` alarms.
 
     If nothing changes and rewards are Gaussian, the probability that any of the arms raises an alarm
     among its first 100,000 rewards is at most `delta`. Each alarm lowers the threshold, because more

@@ -152,7 +152,7 @@ def init(params: Any, n_arms: int) -> State:
 
 @jit
 def test_arms(params: Any, state: State) -> None:
-    """Let ETC eliminate the arms that are worse than another arm."""
+    """Let ETC eliminate the arms that are significantly worse than another arm."""
     slope = 2 * params.alpha
     level = slope * log_etc_horizon(params.p, state.clock[0]["epoch"])
     eliminate(state.in_play, state.etc_counts, state.etc_sums, level, slope)

@@ -86,7 +86,7 @@ def glr_ucb(
 
 
 class State(NamedTuple):
-    """The observations of each arm since its restart, the scan, and the clocks."""
+    """The observations of each arm since its restart, the scans for changes, and the restarts."""
 
     counts: Array  # N_i
     sums: Array

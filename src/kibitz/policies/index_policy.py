@@ -177,7 +177,7 @@ def view_observed_pulls(params: Any, state: Any, stage: int) -> View:
 
 @jit
 def show(params: Any, state: Any, stage: int, pulled: int, arm: int, n: int, total: float) -> Any:
-    """Learn from what a pull showed; this is neither a pull nor a look."""
+    """Learn from rewards that a pull showed; count neither pulls nor looks."""
     state.statistics.n_observed[arm] += n
     state.statistics.sums[arm] += total
     return state

@@ -172,7 +172,7 @@ def view(params: Any, state: State, stage: int) -> View:
 
 @cache
 def make_pull(index: Any) -> Any:
-    """Return the function `pull` that uses an index."""
+    """Return a function `pull` that compares arms by `index`."""
 
     def pull(params: Any, state: State, stage: int, rng: Any) -> int:
         """Return the lowest arm without observations, or else the arm with the largest index."""
@@ -265,7 +265,7 @@ def bernoulli_divergence(mean: float, best: float) -> float:
 
 @cache
 def make_look(divergence: Any) -> Any:
-    """Return the function `look` that uses a divergence."""
+    """Return a function `look` that compares arms by `divergence`."""
 
     def look(params: Any, state: State, stage: int, rng: Any) -> int:
         """Return the arm to look at.

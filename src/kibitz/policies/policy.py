@@ -261,8 +261,8 @@ class Policy:
         `hold(params, state)` returns the arm that gets the other looks (`Hold`).
         `looks_due(params, state, arm, n)` returns how many of the next n looks an arm gets in turn.
     on_graph
-        The functions with which the policy plays on a graph (`GraphFunctions`). With None, the policy
-        counts what a pull shows as looks, and every pull must show its own reward.
+        The functions with which the policy plays on a graph (`GraphFunctions`). If it is None, the
+        policy counts what a pull shows as looks, and every pull must show its own reward.
     max_arms
         The largest number of arms that the policy can play with, or None.
     inner
@@ -272,8 +272,8 @@ class Policy:
         must be told each reward before its next decision.
     revise
         The function that learns a late report (`Revise`), for a policy that learns the rewards in the
-        order of the decisions. With None, the order does not matter, or the policy is `in_phases` or
-        `simulation_only`.
+        order of the decisions. It is None if the order does not matter, or if the policy is
+        `in_phases` or `simulation_only`.
     simulation_only
         Whether the policy is for simulations only. Live agents reject it.
     is_python

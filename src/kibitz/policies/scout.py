@@ -185,7 +185,7 @@ def sum_learned(
 
 @jit
 def hides_learned(params: Any, state: State) -> bool:
-    """Return whether a pull has hidden its own reward."""
+    """Return whether any pull so far has hidden its own reward."""
     n_pulls = state.statistics.n_pulls
     for arm in range(n_pulls.size):  # noqa: SIM110 (numba does not support any())
         if state.n_shown[arm, arm] < n_pulls[arm]:
@@ -208,7 +208,7 @@ def sum_informed(
 
 @jit
 def hides_informed(params: Any, state: State) -> bool:
-    """Return whether a pull may hide its own reward."""
+    """Return whether a pull of any arm may hide its own reward."""
     own = params.graph.own
     for arm in range(own.size):  # noqa: SIM110 (numba does not support any())
         if own[arm] < 1:
@@ -254,7 +254,7 @@ def refresh(state: State, observed_arm: int) -> None:
 
 @cache
 def make_pull(informed: bool) -> Any:
-    """Return the function `pull` of a policy that knows the graph or learns it."""
+    """Return the function `pull` of a policy that knows the graph (`informed`) or learns it."""
     sum_shown = sum_informed if informed else sum_learned
     hides = hides_informed if informed else hides_learned
 

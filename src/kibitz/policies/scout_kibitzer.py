@@ -70,7 +70,7 @@ def share_informed(params: Any, state: State, pulled: int, arm: int) -> float:
 
 @cache
 def make_pull(informed: bool) -> Any:
-    """Return the function `pull` of a policy that knows the graph or learns it."""
+    """Return the function `pull` of a policy that knows the graph (`informed`) or learns it."""
     share = share_informed if informed else share_learned
 
     def index(params: Any, state: State, stage: Any, arm: int, leader: int) -> float:

@@ -350,7 +350,7 @@ def versions() -> dict[str, str]:
 def check_fingerprint(
     path: Path | None, key: Key, stored_fingerprint: Fingerprint, new_fingerprint: Fingerprint
 ) -> None:
-    """Raise ValueError if a cell was stored with a different fingerprint."""
+    """Raise ValueError if the stored fingerprint of a cell differs from the requested fingerprint."""
     found_difference = difference(stored_fingerprint, new_fingerprint)
     if found_difference:
         raise make_mismatch_error(path, f"{found_difference} for {key[1]}")

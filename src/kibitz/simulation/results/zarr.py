@@ -240,7 +240,10 @@ class ZarrResults:
             write_atomic(file, content)
 
     def _make_label_files(self) -> dict[Path, bytes]:
-        """Return the files of the coordinates and the metadata; the last file is the root's."""
+        """Return the content of the files with coordinates and metadata, by path.
+
+        The last file has the metadata of the whole folder.
+        """
         rows = np.arange(self.runs) if self.keep == "runs" else np.array(STATISTICS)
         coordinates: dict[str, tuple[tuple[str, ...], Array]] = {
             **{name: ((dim,), np.array(v)) for name, (dim, v) in self.axes.coordinates.items()},

@@ -1,4 +1,4 @@
-"""Atomic writes, and checks that a file can be written before any work is done.
+"""Write files atomically, and check before a long computation that a file can be written.
 
 A file is first written to `.<name>.<process>.<random>.part` beside its target and renamed when it is
 complete. Symbolic links are followed, not replaced.
@@ -53,7 +53,7 @@ def check_target(path: str | os.PathLike[str], name: str) -> Path:
 def check_folder(path: str | os.PathLike[str], name: str) -> Path:
     """Return the folder at `path`; raise ValueError if it cannot be created or written to.
 
-    Neither the folder nor its parents need exist.
+    The folder and its parents need not exist.
     """
     path_text = _check_path(path, name, "the name of a folder")
     try:
@@ -78,12 +78,12 @@ def write_atomic(
     *,
     best_effort: bool = False,
 ) -> None:
-    """Write a file atomically; `content` may be a function that writes to an open file.
+    """Write a file atomically; `content` is bytes, or a function that writes to an open file.
 
     If writing fails, the old file is unchanged and the temporary file is removed. Temporary files of
-    killed processes are removed too. `best_effort` is for writing many thousands of files: it neither
-    removes the temporary files of killed processes nor flushes the new file to the disk, so the new
-    file may be empty after a power failure.
+    killed processes are removed too. Set `best_effort` to write many thousands of files faster: the
+    temporary files of killed processes then stay, and the new file is not flushed to the disk, so it
+    may be empty after a power failure.
     """
     target = Path(os.path.realpath(target))
     if not best_effort:
@@ -136,7 +136,7 @@ def _temp_file(target: Path) -> Iterator[BinaryIO]:
 def remove_stale_temp_files(folder: Path, prefix: str | None = None) -> None:
     """Remove the temporary files that dead processes left in a folder.
 
-    If `prefix` is not None, remove only temporary files with this prefix (`_temp_prefix`).
+    If `prefix` is not None, remove only temporary files with this prefix (see `_temp_prefix`).
     """
     with suppress(OSError):  # for example, the folder cannot be listed
         for file in folder.iterdir():

@@ -117,7 +117,7 @@ class _Hasher:
             self.feed_text("known", getattr(value, "__name__", type(value).__name__))
         elif isinstance(value, np.dtype):
             self.feed_text("dtype", value.descr)
-        else:  # an unknown type: if its repr changes, the code is only compiled again
+        else:  # an unknown type; a change of its repr only causes another compilation
             self.feed_text(type(value).__name__, repr(value))
 
     def feed_function(self, function: FunctionType) -> None:
@@ -153,7 +153,10 @@ class _Hasher:
         self.feed(code.co_consts)
 
     def feed_attributes(self, value: Any, names: list[str]) -> None:
-        """Hash the attributes of a module that have one of `names`, also in nested modules."""
+        """Hash the attributes of a module, and of its nested modules, whose names are in `names`.
+
+        Do nothing if `value` is not a module or belongs to one of `VERSIONED_LIBRARIES`.
+        """
         has_version = (
             not isinstance(value, ModuleType) or value.__name__.split(".")[0] in VERSIONED_LIBRARIES
         )
@@ -190,7 +193,7 @@ def _list_names(code: CodeType) -> list[str]:
 
 @cache
 def list_global_names(code: CodeType) -> list[str]:
-    """Return the names of the global variables that code reads; `_list_names` adds attributes.
+    """Return the names of the global variables that code reads, without the names of attributes.
 
     If a function is sent to another process, only these globals are sent with it. `content_hash`
     covers only these globals, so the hash is the same in both processes.
@@ -243,8 +246,8 @@ def _read_tokens(function: FunctionType) -> str | None:
 def _list_codes(text: str) -> list[CodeType]:
     """Return the code objects of all functions in a file or notebook cell.
 
-    The whole text is compiled, because the bytecode of a function may depend on it: `np.zeros(1)`
-    compiles differently if the text imports `np`.
+    The whole text is compiled, because the bytecode of a function may depend on the code around it:
+    `np.zeros(1)` compiles differently if the text imports `np`.
     """
     codes: list[CodeType] = []
     pending_codes = [compile(text, "<source>", "exec", dont_inherit=True)]

@@ -1,4 +1,4 @@
-"""netCDF files with a checksum in the last line."""
+"""Read and write netCDF files with a checksum in the last line."""
 
 import hashlib
 import io
@@ -84,7 +84,10 @@ def _read_unchecked(file: Path) -> bytes:
 
 
 def resave(file: str) -> None:
-    """Write the dataset of a kibitz 0.1.0 file to standard output; HDF5 may crash on damaged data."""
+    """Write the dataset of a kibitz 0.1.0 file to standard output.
+
+    Call this function in a child process, because HDF5 may crash on damaged data.
+    """
     data = from_netcdf(Path(file).read_bytes())
     if "format" in data.attrs:  # a newer file that lost its checksum
         sys.exit(1)

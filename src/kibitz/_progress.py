@@ -19,9 +19,10 @@ def show_progress(
 ) -> Iterator[Progress]:
     """Yield the function that reports progress as `report(activity, share)`.
 
-    If `progress` is a function, it is yielded. None shows a line on standard error if it is a
-    terminal, or below the cell of a notebook; the line disappears at the end of the `with` block.
-    Nothing is shown in a pipe, with False, or while another line is shown.
+    If `progress` is a function, it is yielded. If `progress` is None, the yielded function shows a
+    line below the cell of a notebook, or on standard error if standard error is a terminal. The line
+    disappears at the end of the `with` block. The yielded function shows nothing if there is neither
+    a notebook nor a terminal, if `progress` is False, or while another line is shown.
     """
     if callable(progress):
         yield progress
@@ -42,7 +43,7 @@ _line_lock = threading.Lock()  # one line at a time
 
 
 class Line:
-    """A line that a thread refreshes, because compilation reports nothing for many seconds."""
+    """A progress line with the elapsed time, which a thread updates even during a compilation."""
 
     def __init__(self, write: Callable[[str], None], activity: str) -> None:
         self.write = write
@@ -78,7 +79,10 @@ class Line:
 
 
 def _find_screen() -> Callable[[str], None] | None:
-    """Return a function that replaces the line, or None if there is no terminal and no notebook."""
+    """Return a function that shows a text as the progress line.
+
+    Return None if there is neither a terminal nor a notebook.
+    """
     if is_notebook():
         return _notebook_writer()
     try:

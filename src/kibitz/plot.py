@@ -1,4 +1,4 @@
-"""Figures by name: each function draws a result into matplotlib axes and returns the axes.
+"""Figures of results: each function draws a result into matplotlib axes and returns the axes.
 
 The functions need the extra `figures`. `kibitz --plot`, the report of `kibitz reproduce` and these
 functions share one implementation.

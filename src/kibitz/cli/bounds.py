@@ -16,7 +16,7 @@ kibitz bounds --means 2,1.8,1.5,1,0.5 --graph star:2 --horizon 1000000
 """
 
 
-REGIMES = {  # what the regime says about the regret
+REGIMES = {  # for each regime, a sentence on how the regret grows
     "bounded": "The regret of good policies does not grow with T (C* = 0).",
     "logarithmic": "The regret of the best policies is about {constant} log T (C* = {constant}).",
     "T^(2/3)": "On the worst problem with this graph the regret is of order T^(2/3); with these gaps "
@@ -169,7 +169,10 @@ def print_graph_bounds(data: dict[str, Any], graph: str) -> None:
 
 
 def format_graph_bound(bound: float) -> str:
-    """Format a lower bound on a graph; an infinite bound says that no algorithm is in the class."""
+    """Format a lower bound on a graph as text.
+
+    The bound is for algorithms with a certain property. It is infinite if no algorithm has it.
+    """
     from kibitz.cli.output import format_number
 
     if bound == math.inf:

@@ -52,8 +52,9 @@ def format_examples(examples: str) -> str:
 
 
 def name_flags(message: str, params: Sequence[Any]) -> str:
-    """Replace the parameter names at the start of an error message, and advice, by their flags.
+    """Replace names of parameters in an error message by the flags of a command.
 
+    Names are replaced at the start of the message and in advice that ends in "=True":
     "rate must be in [0, 1], got 2.0" becomes "--rate must be in [0, 1], got 2.0", and the advice
     "use loops=True" becomes "use --loops".
     """

@@ -270,7 +270,7 @@ def print_league(table: dict[str, Any]) -> None:
 
 
 def describe_settings(setting: dict[str, Any], has_graphs: bool) -> list[str]:
-    """Return sentences on the settings of a league and on the ratios."""
+    """Return sentences that explain the settings of a league and the ratios in its table."""
     from kibitz.evaluation.league import UNFAIR_RATE
 
     count, runs = len(setting["problems"]), f"{setting['runs']:,} runs, seed {setting['seed']}"
@@ -302,7 +302,7 @@ def print_by_graph(table: dict[str, Any], printer: "Printer") -> None:
 
 
 def format_horizon(setting: dict[str, Any]) -> str:
-    """Format the horizon of a league, or the smallest and the largest one."""
+    """Format the horizon of a league, or its smallest and largest horizon if they differ."""
     horizon, min_horizon = setting["horizon"], setting["min_horizon"]
     return f"T = {horizon:,}" if horizon == min_horizon else f"T = {min_horizon:,} or {horizon:,}"
 

@@ -150,7 +150,7 @@ def load_shows(source: str | None, n_arms: int, loops: bool) -> Any:
 
 
 def weights(help: str, panel: str | None = LOOKS) -> Any:
-    """Return the option --weights, which takes a list of numbers or a name that the library knows."""
+    """Return the option --weights, which takes a list of numbers or a name such as "uniform"."""
 
     def parse(word: str) -> str | list[float]:
         try:
@@ -178,7 +178,7 @@ def parse_silence(word: str) -> str | float:
 
 
 def as_json() -> Any:
-    """Return the option --json, a flag."""
+    """Return the flag --json."""
     return flag("--json", "Print one JSON object", OUTPUT)
 
 
@@ -316,7 +316,7 @@ def _parse(check: Callable[..., T], *arguments: Any) -> T:
 
 
 def suggest(word: str, choices: Sequence[str]) -> str:
-    """Return "; did you mean 'x'?" for the choice x closest to a word; "" if no choice is close."""
+    """Return "; did you mean 'x'?" for the choice x closest to `word`, or "" if none is close."""
     from difflib import get_close_matches
 
     matches = get_close_matches(word, choices, n=1)
@@ -327,7 +327,10 @@ def suggest(word: str, choices: Sequence[str]) -> str:
 
 
 def check_plot(plot: str) -> None:
-    """Raise ValueError before a long computation if its figure could not be written afterwards."""
+    """Raise ValueError if a figure cannot be written to the file `plot`.
+
+    Commands call this function before a long computation.
+    """
     from kibitz._files import check_target
     from kibitz._validation import invalid
 

@@ -97,9 +97,9 @@ def _table_width(widths: Sequence[int]) -> int:
 
 
 def _split_columns(widths: Sequence[int], lead: int, max_width: int) -> list[list[int]]:
-    """Split columns into groups no wider than `max_width`; each begins with the first `lead` columns.
+    """Split columns into groups that are not wider than `max_width`.
 
-    Return the numbers of the columns in each group.
+    Each group begins with the first `lead` columns. Return the numbers of the columns in each group.
     """
     groups: list[list[int]] = []
     for k in range(lead, len(widths)):
@@ -110,7 +110,7 @@ def _split_columns(widths: Sequence[int], lead: int, max_width: int) -> list[lis
 
 
 def format_number(value: float, digits: int = 4) -> str:
-    """Format a number with `digits` significant digits, as people write it: 1,630 and 0.00038.
+    """Format a number with `digits` significant digits, such as 1,630 or 0.00038.
 
     Only numbers below 1e-5 and numbers of at least 1e15 get an exponent.
     """
@@ -155,8 +155,8 @@ def to_json(data: Any) -> Any:
 def progress_bar() -> Iterator[Callable[[str, float], None]]:
     """Yield a function that shows progress: `show(activity, share)`, with the share of work done.
 
-    The bar appears on standard error, if it is a terminal, when code is being compiled or the work
-    takes more than a second.
+    If standard error is a terminal, the bar appears there as soon as code is being compiled or the
+    work has taken more than a second.
     """
     if not sys.stderr.isatty():
         yield lambda activity, share: None

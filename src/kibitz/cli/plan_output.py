@@ -154,7 +154,7 @@ def print_arms(planned: "Plan", log: dict[str, Any] | None, printer: Printer) ->
 
 
 def print_bucket(bucket: dict[str, float], horizon: int, printer: Printer) -> None:
-    """Print what it costs and saves to give a share of the visitors a random arm."""
+    """Print the cost and the saving of a bucket: a share of the visitors who get a random arm."""
     share, n_visitors = format_percent(bucket["share"]), f"{round(bucket['share'] * horizon):,}"
     cost, saving, total, total_without_bucket = (
         format_number(bucket[name], 2) for name in ("cost", "saving", "total", "without")
@@ -189,7 +189,10 @@ def describe_click_accuracy(accuracy: dict[str, dict[str, float]]) -> str:
 
 
 def choose_rows(planned: "Plan") -> list[int]:
-    """Return the indices of the rates in a table: 0, two rates per decade, and the plan's rate."""
+    """Return the positions in `planned.rates` of the rates that a table shows.
+
+    The table shows the rate 0, two rates per decade and the rate of the plan.
+    """
     shown_rates = {0.0, planned.rate, *(10 ** (k / 2) for k in range(-6, 1))}
     return [
         k for k, rate in enumerate(planned.rates) if min(abs(rate - x) for x in shown_rates) < 1e-12
@@ -202,7 +205,7 @@ def format_percent(share: float) -> str:
 
 
 def format_frequency(rate: float) -> str:
-    """Format a rate of looks as people say it."""
+    """Format a rate of looks as a phrase such as "one per 20 visitors"."""
     if rate == 0:
         return "no looks"
     if rate > 0.5:
@@ -241,7 +244,7 @@ def print_log(log: dict[str, Any]) -> None:
 
 
 def print_shows(n_shows: int) -> None:
-    """Say that the plan does not cover the graph of the agent that wrote the log."""
+    """Print that the plan ignores the graph, for a log with `n_shows` rewards that pulls showed."""
     Printer().text(
         f"In the log, pulls showed {n_shows:,} rewards of other arms. These rewards count in the "
         "means, but a plan does not cover graphs: its predictions are for an agent whose pulls show "
@@ -295,7 +298,7 @@ def print_plan(planned: "Plan", observers: list[str]) -> None:
 
 
 def print_recommendation(planned: "Plan", printer: Printer) -> None:
-    """Print the recommended policy and number of looks, and when and where to look."""
+    """Print the recommended policy, the number of looks, and advice on when and where to look."""
     policy_name = LABELS[planned.policy]
     comparison = "; ".join(
         f"{LABELS[other_policy]}: {format_number(value, 3)}"
@@ -345,7 +348,7 @@ def print_recommendation(planned: "Plan", printer: Printer) -> None:
 
 
 def plateau_stage(planned: "Plan") -> float:
-    """Return the stage from which regret hardly grows at the recommended rate."""
+    """Return the stage after which regret hardly grows at the recommended rate."""
     import numpy as np
 
     rates = planned.rates[1:]
@@ -393,7 +396,10 @@ def print_accuracy(accuracy: dict[str, Any], observers: list[str], printer: Prin
 
 
 def print_alternatives(planned: "Plan", observers: list[str], printer: Printer) -> None:
-    """Print the best number of looks, and its regret plus cost, for each policy not recommended."""
+    """Print the best number of looks for each policy that is not recommended.
+
+    Compare its regret plus cost with that of the recommended policy.
+    """
     best_sizes = planned.details["best"]
 
     def format_total(observer: str) -> str:

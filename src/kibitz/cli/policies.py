@@ -25,7 +25,7 @@ def policies() -> None:
 
 
 def parse_policies(specs: Sequence[str]) -> dict[str, Any]:
-    """Return the policies that specs such as "ucb:exploration=2" or "max_n:ucb" describe, by spec."""
+    """Return a dict from specs, such as "ucb:exploration=2" or "max_n:ucb", to their policies."""
     import inspect
 
     from kibitz.cli.option import OptionError, suggest

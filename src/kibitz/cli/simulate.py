@@ -367,7 +367,10 @@ def format_regret(final_regret: "xarray.DataArray") -> str:
 
 
 def print_regret(data: "xarray.Dataset", arms: bool = False) -> None:
-    """Print the regret of each policy; with `arms`, also each arm's share of the pulls and looks."""
+    """Print the regret of each policy.
+
+    If `arms` is true, print each arm's share of the pulls and looks too.
+    """
     from kibitz.cli.output import Printer, format_number
 
     setting = json.loads(data.attrs["fingerprint"])

@@ -28,7 +28,10 @@ codecs.register_error(HANDLER_NAME, replace_unencodable)
 
 
 def to_encodable(text: str, stream: TextIO) -> str:
-    """Return a text with the replacements that a stream will print, to compute the text's width."""
+    """Return the text that a stream will print: `text`, with unencodable characters replaced.
+
+    Tables need this text to compute the widths of their columns.
+    """
     encoding = getattr(stream, "encoding", None) or "utf-8"
     return text.encode(encoding, HANDLER_NAME).decode(encoding)
 

@@ -68,7 +68,7 @@ def trace(
 
 
 def _add_setting(command: Any) -> None:
-    """Add the options of `kibitz simulate` for the problem and the feedback to a command."""
+    """Add the options of `_SETTING`, which `kibitz simulate` also has, to a command."""
     parameters = inspect.signature(simulate_command.simulate).parameters
     added = {name: parameters[name].replace(kind=inspect.Parameter.KEYWORD_ONLY) for name in _SETTING}
     command.__annotations__ |= {name: parameter.annotation for name, parameter in added.items()}

@@ -71,7 +71,7 @@ def make_arms(problem: Problem, scale: float) -> Arms:
 
 @jit
 def draw(arms: Arms, arm: int, stream: Stream) -> float:
-    """Draw a reward of `arm`; each arm consumes the same random numbers of the stream."""
+    """Draw a reward of `arm`; the random numbers that a draw uses do not depend on the arm."""
     if arms.kind == GAUSSIAN:
         return arms.means[arm] + arms.sds[arm] * normal(stream)
     u = uniform(stream)
@@ -94,7 +94,7 @@ NEVER, RANDOM, PERIODIC, LISTED, VARYING = 0, 1, 2, 3, 4  # arrivals
 
 
 class Looks(NamedTuple):
-    """When looks arrive and which arms they show."""
+    """The arrivals of looks, and the distribution of the arms that looks show."""
 
     observer: int
     arrivals: int
@@ -250,7 +250,7 @@ MAX_CHECKED_ARMS = 20  # arms at which the function of a graph that varies is ch
 
 
 def make_graph(shows: Shows | None, n_arms: int) -> Graph:
-    """Return what a pull shows; without a graph, a pull shows its own reward only.
+    """Return the graph for the engine; if `shows` is None, a pull shows only its own reward.
 
     A graph that varies with the stage is not stored: the engine calls its function.
     """
@@ -278,7 +278,7 @@ def make_graph(shows: Shows | None, n_arms: int) -> Graph:
 def average_own(shows: Shows, n_arms: int, horizon: int) -> Floats:
     """Return the probability that a pull shows its own reward, for each arm.
 
-    For a graph that varies, return the average over some stages, after a check of the function.
+    For a graph that varies, check the function and return the average over some stages.
     """
     function = shows.function
     if function is None:
@@ -312,8 +312,9 @@ def show_nothing(stage: int, pulled: int, arm: int) -> float:
 
 @jit
 def next_shown(graph: Graph, pulled: int, edge: int, stream: Stream) -> Any:
-    """Return the first edge from `edge` on that a pull shows, or the end of the row.
+    """Return the first edge that a pull shows among `edge` and the later edges of its row.
 
+    Return the end of the row if the pull shows none of these edges.
     In a row with equal small probabilities, the number of edges before the next shown edge is
     geometric, so one random number is enough for many edges.
     """
@@ -333,7 +334,7 @@ def next_shown(graph: Graph, pulled: int, edge: int, stream: Stream) -> Any:
 
 
 class Pieces(NamedTuple):
-    """What differs between the pieces of a changing problem, with one row per piece.
+    """The data in which the pieces of a changing problem differ, with one row per piece.
 
     `start_piece` copies a row into the arrays of `Arms`, `Looks` and the gaps, from which the engine
     plays. Stationary problems have no `Pieces`.
@@ -352,7 +353,7 @@ class Pieces(NamedTuple):
 
 
 def make_pieces(problem: Problem, feedback: Feedback, arms: Arms) -> tuple[Arms, Pieces]:
-    """Return the pieces of a changing problem, and arms with the tables of all pieces.
+    """Return `arms` with the tables of all pieces, and the pieces of a changing problem.
 
     `arms` are the arms of the first piece.
     """

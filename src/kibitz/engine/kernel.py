@@ -175,7 +175,10 @@ class PythonKernel(Kernel):
 
     @cached_property
     def code_hash(self) -> str:
-        """A hash of the engine's loop with another policy; a Python object cannot be hashed."""
+        """A hash of the engine's loop.
+
+        The loop is hashed with a built-in policy, because a Python object cannot be hashed.
+        """
         other_policy = replace(ftl(), index=None, view=None)
         return content_hash(make_loop(other_policy, self.feedback, False, self.is_changing))
 

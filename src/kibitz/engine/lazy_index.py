@@ -70,7 +70,7 @@ def reset(bounds: Bounds, allowed: Array) -> None:
 
 @jit
 def invalidate(bounds: Bounds, arm: int) -> None:
-    """Invalidate the bound of an arm; needed after each look at the arm."""
+    """Invalidate the bound of an arm; needed after each look at the arm and each show of the arm."""
     if bounds.upper[arm] > -np.inf:
         bounds.upper[arm] = np.inf
 
@@ -94,7 +94,7 @@ def make_decision_functions(index: Any, additive: bool) -> tuple[Any, Any]:
     bound = jit(bound)
 
     def refresh_bounds(params: Any, view: View, stage: int, bounds: Bounds) -> None:
-        """Compute all bounds again, and adapt the number of stages for which they are valid.
+        """Compute all bounds again, and adapt their reach, the number of stages until they expire.
 
         Computing all bounds in one loop costs little more than computing a few indices alone. Bounds
         with a longer reach are computed less often but are looser. The reach is adapted until both
@@ -204,8 +204,9 @@ def make_decision_functions(index: Any, additive: bool) -> tuple[Any, Any]:
         n_certain: int,
         floor: float,
     ) -> tuple[int, float, bool]:
-        """Pull an arm once, and again while its index is certainly the largest, up to `last_stage`.
+        """Pull an arm once, and repeat the pull while its index is certainly the largest.
 
+        Stop after `last_stage` at the latest.
         `best_rival`, `n_certain` and `floor` come from `decide`. Return the number of pulls, the sum
         of their rewards, and whether the arm certainly has the largest index at the next stage too.
         """
@@ -260,7 +261,7 @@ def pull_repeatedly(
     prior_sum: float,
     total: float,
 ) -> tuple[int, float]:
-    """Pull `arm` once, and again while `n` < `max_pulls` and the arm's mean is at least `floor`.
+    """Pull `arm` once, and repeat while `n` < `max_pulls` and the arm's mean is at least `floor`.
 
     `n` and `total` are the number of pulls so far and the sum of their rewards. `count` and
     `prior_sum` are the number of observations before these pulls and the sum of their rewards. Return
@@ -302,7 +303,7 @@ def pull_other_rewards(
     prior_sum: float,
     total: float,
 ) -> tuple[int, float]:
-    """Do the same as `pull_repeatedly`, for rewards that are neither Gaussian nor Bernoulli."""
+    """Pull `arm` like `pull_repeatedly`, for rewards that are neither Gaussian nor Bernoulli."""
     while True:
         total += draw(arms, arm, stream)
         n += 1

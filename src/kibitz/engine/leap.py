@@ -59,7 +59,7 @@ MAX_DIRECT_BINOMIAL = 10**6  # trials; with more trials, the generator's rejecti
 
 
 def can_leap(policy: Policy, problem: Problem, feedback: Feedback) -> bool:
-    """Return whether the engine can leap: the index, the rewards and the arrivals must allow it."""
+    """Return whether the engine can play a policy in leaps, for this problem and feedback."""
     rate, weights = feedback.rate, feedback.weights
     return (
         policy.index is not None
@@ -115,7 +115,11 @@ def normal_quantile(neg_log_p: float) -> float:
 
 @jit(allocates=True)
 def new_certificate(n_arms: int, error: float, n_bounds: int) -> Certificate:
-    """Return the certificate of a run whose error may reach `error`, with `n_bounds` bounds."""
+    """Return the certificate of a run, before any block.
+
+    `error` is the largest allowed error of the run. `n_bounds` is the largest number of bounds that a
+    block uses.
+    """
     # A certificate for K arms uses at most 2 K + 2 bounds: on the number of arrivals, on the looks at
     # each arm, on the deviation of each arm, and on the opposite deviation of the looked-at arm. If
     # an arm is held, it uses K + 3 bounds: on the number of arrivals, on the deviation of each arm,
@@ -201,10 +205,10 @@ def binomial_upper_bound(n: float, p: float, neg_log_p: float) -> int:
 
 @jit
 def deviation_bound(arms: Arms, arm: int, n: int, neg_log_p: float, z: float) -> float:
-    """Return a one-sided bound on the deviation of the sum of the first k rewards, for all k <= n.
+    """Return a one-sided bound on how far the sum of the first k rewards of an arm is from its mean.
 
-    The bound fails with probability at most exp(-neg_log_p); z is the normal quantile of that
-    probability.
+    The bound holds for all k <= n simultaneously. It fails with probability at most exp(-neg_log_p);
+    z is the normal quantile of that probability.
     """
     if arms.kind == GAUSSIAN:
         return z * arms.sds[arm] * math.sqrt(float(n))
@@ -286,7 +290,7 @@ def draw_arrivals(looks: Looks, arrival: int, last_stage: int, rng: Any) -> tupl
 
 @jit
 def is_rare(looks: Looks, probability: float, n_stages: int) -> bool:
-    """Return whether a block of `n_stages` stages ends as soon as an edge of a graph shows its arm.
+    """Return whether an edge is rare: a block of `n_stages` stages ends when the edge shows its arm.
 
     Bernstein's inequality is loose for few shows. A block therefore ends at the first show of an edge
     with less than one expected show, and no decision of the block depends on this show. If the
@@ -297,7 +301,10 @@ def is_rare(looks: Looks, probability: float, n_stages: int) -> bool:
 
 @jit(inline=False)
 def draw_rare_show(looks: Looks, graph: Graph, arm: int, n_stages: int, rng: Any) -> int:
-    """Draw the number of pulls of `arm` up to the first rare show; NEVER // 2 if it is too large."""
+    """Draw the number of pulls of `arm` until a rare edge shows its arm (`is_rare`).
+
+    Return NEVER // 2 if this number is too large.
+    """
     log_none = 0.0  # the logarithm of the probability that a pull shows no rare edge
     for edge in range(graph.offsets[arm], graph.offsets[arm + 1]):
         if is_rare(looks, graph.probabilities[edge], n_stages):
@@ -314,7 +321,7 @@ def draw_rare_edges(
 
     Set `shown` to 1 for the arms of these edges.
     """
-    log_none, has_shown = 0.0, False  # the probability that this and all later edges show nothing
+    log_none, has_shown = 0.0, False  # log P(this and all later rare edges show nothing)
     for edge in range(graph.offsets[arm], graph.offsets[arm + 1]):
         if is_rare(looks, graph.probabilities[edge], n_stages):
             log_none += math.log1p(-graph.probabilities[edge])
@@ -370,12 +377,13 @@ def make_leap_functions(
         hold_now: Hold,
         certificate: Certificate,
     ) -> float:
-        """Return the smallest lead of `arm` and `look` over the box; a block needs a positive lead.
+        """Return a lower bound on the leads of `arm` and `look` during a block up to `last_stage`.
 
-        If the lead is positive, the policy pulls `arm` and looks at `look` up to `last_stage`. `look`
-        is -1 if the arms of looks are random or if the arms `taking_turns` are looked at in turn. The
-        arm of `hold_now` gets the looks between turns while the leader of `hold_now` has the largest
-        mean; neither the held arm nor `arm` may take a turn in the block.
+        The lead of an arm is its index minus the largest index of its rivals. If the lower bound is
+        positive, the policy pulls `arm` and looks at `look` throughout the block. `look` is -1 if the
+        arms of looks are random or if the arms `taking_turns` are looked at in turn. The arm of
+        `hold_now` gets the looks between turns while the leader of `hold_now` has the largest mean.
+        Neither the held arm nor `arm` may take a turn in the block.
         """
         n_arms = view.allowed.size
         stats, upper = view.statistics, certificate.upper
@@ -456,7 +464,7 @@ def make_leap_functions(
         return lead
 
     def highest_mean(view: View, arms: Arms, arm: int, certificate: Certificate) -> Any:
-        """Return the largest mean of an arm over the box."""
+        """Return an upper bound on the mean of an arm during the block."""
         stats, max_count = view.statistics, certificate.upper.n_observed[arm]
         n_new = max_count - stats.n_observed[arm]
         neg_log_p, z = certificate.leap_state[0]["neg_log_p"], certificate.leap_state[0]["z"]
@@ -465,7 +473,7 @@ def make_leap_functions(
         return max(extreme_sum / stats.n_observed[arm], drifted_mean)
 
     def lowest_mean(view: View, arms: Arms, arm: int, certificate: Certificate) -> Any:
-        """Return the smallest mean of an arm over the box."""
+        """Return a lower bound on the mean of an arm during the block."""
         stats, max_count = view.statistics, certificate.upper.n_observed[arm]
         n_new = max_count - stats.n_observed[arm]
         neg_log_p, z = certificate.leap_state[0]["neg_log_p"], certificate.leap_state[0]["z"]
@@ -476,7 +484,7 @@ def make_leap_functions(
     def lowest_index(
         params: Any, view: View, arms: Arms, stage: int, arm: int, certificate: Certificate
     ) -> Any:
-        """Return the smallest index of an arm over the box."""
+        """Return a lower bound on the index of an arm during the block."""
         low_mean = lowest_mean(view, arms, arm, certificate)
         return index(params, stage - view.origin, certificate.upper, arm, low_mean)
 

@@ -89,8 +89,8 @@ def record_pulls(
     """Record `n` pulls of `arm` from `first_stage` on; return the new `n_recorded`.
 
     `n_recorded` is the number of entries of `record.stages` whose regret has been recorded.
-    The looks at the last of these stages are not known yet, so the caller records the regret of that
-    stage later with `record_regret`.
+    The looks at the stage of the last pull are not known yet, so the caller records the regret of
+    this stage later with `record_regret`.
     """
     pulls = record.n_pulls[run]
     pulls_before = pulls[arm]
@@ -116,7 +116,7 @@ def record_regret(record: Record, run: int, n_recorded: int, stage: int) -> int:
 
 @jit
 def end_piece(environment: Environment, run: int, first_recorded: int, n_recorded: int) -> None:
-    """Add the regret of earlier pieces to what the current piece recorded, and start new counts.
+    """Add the regret of earlier pieces to the recorded regret of a piece that ends; reset the counts.
 
     The entries of `record.stages` from `first_recorded` to `n_recorded` belong to the piece.
     """
@@ -384,7 +384,10 @@ def make_draw_shows(policy: Policy, shows: Shows) -> Any:
 
 
 def make_show_functions(policy: Policy) -> tuple[Any, Any]:
-    """Return `show` and `hide` of a policy; if it has none, it counts shows as looks."""
+    """Return the functions `show` and `hide` of a policy.
+
+    A policy without these functions counts shows as looks.
+    """
     if policy.on_graph is not None:
         return policy.on_graph.show, policy.on_graph.hide
     update: Any = policy.update

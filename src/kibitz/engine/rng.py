@@ -42,7 +42,7 @@ class Streams(NamedTuple):
     looks: Stream
     policy: Stream
     shows: Any  # a stream; None without a graph
-    show_key: Any  # three words from which `seed_shows` seeds this stream; None without a graph
+    show_key: Any  # three words from which `seed_shows` seeds `shows`; None without a graph
 
 
 def new_stream(seed: int = 0) -> Stream:
@@ -89,7 +89,7 @@ def _hash_columns(values: NDArray[np.uint32], constant: int, multiplier: int) ->
 
 @jit
 def seed_stream(stream: Stream, seed: Array) -> None:
-    """Seed a generator as NumPy seeds SFC64: set three words and a counter, discard twelve draws."""
+    """Seed a generator as NumPy seeds SFC64: set three words and a counter, then discard 12 draws."""
     stream.state[0] = seed[0]
     stream.state[1] = seed[1]
     stream.state[2] = seed[2]
@@ -118,7 +118,7 @@ def compiled_seed_shows(stream: Stream, key: Array, stage: int, arm: int) -> Non
 
 @jit(substitute=compiled_seed_shows)
 def seed_shows(stream: Stream, key: Array, stage: int, arm: int) -> None:
-    """Seed the stream of shows for a pull of `arm` at `stage`, as `seed_stream` seeds a stream."""
+    """Seed the stream of shows for a pull of `arm` at `stage`, by the method of `seed_stream`."""
     words = key.copy()
     words[0] ^= np.uint64(int(stage) * STAGE_FACTOR % 2**64)
     words[1] ^= np.uint64(int(arm) * ARM_FACTOR % 2**64)
@@ -186,7 +186,7 @@ def split_bits(bits: Any) -> tuple[Any, Any, Any]:
 
 @jit(inline=False)
 def finish_normal(stream: Stream, bits: Any) -> Any:
-    """Return the normal number for bits that fell on the edge of a layer or in the tail."""
+    """Return the normal number for bits on the edge of a ziggurat layer or in the tail."""
     while True:
         layer, position, sign = split_bits(bits)
         x = sign * (position * WIDTHS[layer])

@@ -62,26 +62,33 @@ def rate_posterior(
 
 
 def draw_rates(views: ArrayLike, clicks: ArrayLike, n_draws: int, seed: int) -> Floats:
-    """Return draws from the posterior distribution of the rates, as an array (draw, arm)."""
+    """Return draws from the posterior distribution of the arms' rates, as an array (draw, arm)."""
     alpha, beta = rate_posterior(views, clicks)
     return np.random.default_rng(seed).beta(alpha, beta, size=(n_draws, alpha.size))
 
 
 def shrink_rates(views: ArrayLike, clicks: ArrayLike) -> Floats:
-    """Return the posterior mean of each rate."""
+    """Return the posterior mean of the rate of each arm."""
     alpha, beta = rate_posterior(views, clicks)
     return np.asarray(alpha / (alpha + beta))
 
 
 def pooled_variance(experiments: Iterable[tuple[ArrayLike, ArrayLike]]) -> float:
-    """Return the moment estimate of τ² from pairs (views, clicks), one pair per experiment."""
+    """Return the moment estimate of τ², the relative variance between the arms of an experiment.
+
+    `experiments` holds a pair (views, clicks) for each experiment.
+    """
     moments = np.array([spread_moments(views, clicks) for views, clicks in experiments])
     excess, information = moments.sum(axis=0)
     return float(max(0.0, excess / information))
 
 
 def spread_moments(views: ArrayLike, clicks: ArrayLike) -> tuple[float, float]:
-    """Return Q - (K - 1) and its expectation for τ² = 1; their ratio estimates τ²."""
+    """Return two numbers whose ratio estimates τ², the relative variance between the arms.
+
+    The first number is Q - (K - 1), where K is the number of arms and Q is the chi-squared statistic
+    of a test for equal rates. The second number is the expectation of Q - (K - 1) for τ² = 1.
+    """
     n, s = np.asarray(views, float), np.asarray(clicks, float)
     pooled_rate, total = _pooled_rate(n, s), n.sum()
     rates = np.where(n > 0, s / np.maximum(n, 1.0), pooled_rate)
@@ -91,6 +98,6 @@ def spread_moments(views: ArrayLike, clicks: ArrayLike) -> tuple[float, float]:
 
 
 def _pooled_rate(views: Floats, clicks: Floats) -> float:
-    """Return the rate of all arms together, kept away from 0 and 1 by half a click."""
+    """Return the rate of all arms together, cut to stay half a click away from 0 and 1."""
     margin = 0.5 / (views.sum() + 1)
     return float(np.clip(clicks.sum() / views.sum(), margin, 1 - margin))

@@ -11,9 +11,9 @@ the same stage (errata, D6). If several looks arrive at once, an active policy c
 after another and sees each reward before it chooses the next arm. With `paid=True` a look costs the
 gap of its arm, as in the paper's conclusion, and this cost is part of the regret.
 
-With `graph`, a pull of arm i shows arm j with probability Q_ij: the indicators of all arms are
-independent of each other, of the rewards and of the past, and each shown reward is a fresh draw. Q_ii
-is the probability that the pull shows its own reward. Looks come on top, after the shows.
+With `graph`, a pull of arm i shows arm j with probability Q_ij. Whether arm j is shown is independent
+of the other arms, of the rewards and of the past, and each shown reward is a fresh draw. Q_ii is the
+probability that the pull shows its own reward. There may be looks too; they arrive after the shows.
 """
 
 from collections.abc import Callable
@@ -41,9 +41,9 @@ class Every(NamedTuple):
 class Shows(NamedTuple):
     """The matrix Q of a graph as a sparse matrix (CSR); rows are pulled arms, columns shown arms.
 
-    Row i has the columns `arms[offsets[i] : offsets[i + 1]]`, in increasing order, and the same part
-    of `probabilities`, which are positive. If the graph varies with the stage, the matrix is empty
-    and `function(stage, i, j)` is the probability that a pull of arm i shows arm j.
+    Row i has the columns `arms[offsets[i] : offsets[i + 1]]`, in increasing order, with the positive
+    values `probabilities[offsets[i] : offsets[i + 1]]`. If the graph varies with the stage, the
+    matrix is empty and `function(stage, i, j)` is the probability that a pull of arm i shows arm j.
     """
 
     offsets: NDArray[np.int64]
@@ -91,7 +91,7 @@ class Feedback:
     weights: Any = None  # the distribution of the observed arm, for a passive observer
     looks: int = 1  # the number of looks per arrival
     paid: bool = False  # whether a look costs the gap of its arm
-    shows: Shows | None = None  # what a pull shows of other arms; None without a graph
+    shows: Shows | None = None  # the arms that each pull shows; None without a graph
 
     @property
     def spec(self) -> dict[str, Any]:
@@ -117,15 +117,15 @@ class Feedback:
 
     @property
     def functions(self) -> tuple[Callable[..., float] | None, ...]:
-        """The functions for the rate, the weights and the graph; None for other values."""
+        """The rate, the weights and the graph; None in place of each that is not a function."""
         shows = None if self.shows is None else self.shows.function
         return tuple(f if callable(f) else None for f in (self.rate, self.weights, shows))
 
     def static_weights(self, gaps: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the probability with which a look shows each arm; the weights must not be a
-        function.
+        """Return the probability with which a look shows each arm.
 
-        The result has one probability per arm, or one row of probabilities per stage.
+        The weights must not be a function. The result has one probability per arm, or one row of
+        probabilities per stage.
         """
         if isinstance(self.weights, str):
             return named_weights(self.weights, gaps)

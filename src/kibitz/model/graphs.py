@@ -60,7 +60,7 @@ def load_graph(source: str, n_arms: int, loops: bool = False) -> Any:
 
 
 def make_named_graph(name: str, argument: str, n_arms: int) -> Any:
-    """Return the sparse matrix of a named graph; `argument` is the text after the colon."""
+    """Return the matrix of a named graph; `argument` is the 3 of "star:3", or "" if there is none."""
     arms = np.arange(n_arms)
     if name == "star":
         hub = _parse_int(name, argument or "0", 0, n_arms - 1)
@@ -89,7 +89,7 @@ def make_named_graph(name: str, argument: str, n_arms: int) -> Any:
 
 
 def _make_sparse(rows: NDArray[np.int64], columns: NDArray[np.int64], n_arms: int) -> Any:
-    """Return the sparse matrix with ones at the given places and on the diagonal."""
+    """Return a sparse matrix with ones at the given rows and columns, and on the diagonal."""
     from scipy.sparse import coo_array
 
     arms = np.arange(n_arms)
@@ -135,7 +135,7 @@ def _read_npz(path: Path) -> Any:
 
 
 def _read_csv(path: Path, n_arms: int) -> Any:
-    """Return the matrix in a CSV file, which contains a matrix or a list of edges."""
+    """Return the matrix that a CSV file describes, by its entries or by a list of edges."""
     try:
         lines = [
             [cell.strip() for cell in line]
@@ -176,7 +176,7 @@ def _parse_numbers(path: Path, lines: list[list[str]], has_header: bool) -> NDAr
 
 
 def _make_matrix(path: Path, edges: NDArray[np.float64], n_arms: int) -> Any:
-    """Return the sparse matrix of a list of edges."""
+    """Return the sparse matrix of an array of edges with rows i, j or i, j, probability."""
     from scipy.sparse import coo_array
 
     arms = edges[:, :2]

@@ -9,9 +9,9 @@ real λ,
 
 Policies assume scale 1 and observe rewards in units of σ.
 
-The problem may change with time (`changing`, `drifting`). It then consists of pieces: from its start
-stage until the next start, each piece is a problem of its own. The regret is dynamic: a pull costs
-the gap of its arm at its stage.
+The problem may change with time (`changing`, `drifting`). It then consists of pieces. Each piece is a
+problem that is played from its start stage until the next piece starts. The regret is dynamic: a pull
+costs the gap that the pulled arm has at the stage of the pull.
 """
 
 import json
@@ -59,7 +59,7 @@ class Problem:
         The equally likely rewards of each arm of an empirical problem; the quantiles of each arm of a
         problem with SciPy distributions; empty for other problems.
     levels
-        The levels of these quantiles, for SciPy distributions; empty for other problems.
+        The levels of the quantiles in `values`, for SciPy distributions; empty for other problems.
     starts
         The stage at which each piece begins; (1,) if the problem does not change.
     pieces
@@ -104,15 +104,16 @@ class Problem:
         return optimal
 
     def at(self, stage: int) -> "Problem":
-        """Return the piece of a stage; a problem that does not change returns itself."""
+        """Return the piece that is played at a stage, or this problem if it does not change."""
         if not self.pieces:
             return self
         return self.pieces[bisect_right(self.starts, whole(stage, "stage", 1)) - 1]
 
     def quantile(self, arm: int, u: float) -> float:
-        """Return the quantile of an arm at level `u`, in [0, 1), from the table of the arm.
+        """Return the quantile of an arm's SciPy distribution at a level `u` in [0, 1).
 
-        The engine draws rewards of SciPy distributions in the same way (`engine.environment.draw`).
+        The quantile is interpolated in a table. `engine.environment.draw` draws rewards from the same
+        table.
         """
         levels, values = self.levels[arm], self.values[arm]
         k = int(np.searchsorted(levels, u, side="right")) - 1
@@ -189,10 +190,10 @@ def empirical(rewards: Sequence[Sequence[float]]) -> Problem:
 
 
 def changing(pieces: Sequence[tuple[int, Problem]]) -> Problem:
-    """Return a problem that changes with time: from each start stage on, another problem.
+    """Return a problem that changes with time: at each start stage, another problem begins.
 
-    The regret is dynamic: a pull costs the gap of its arm at its stage. The last piece has no end,
-    and a start beyond the horizon is never reached.
+    The regret is dynamic: a pull costs the gap that the pulled arm has at the stage of the pull. The
+    last piece has no end, and a start beyond the horizon is never reached.
 
     Parameters
     ----------
@@ -250,12 +251,12 @@ def drifting(
     rewards: str = "gaussian",
     sd: float | Sequence[float] = 1.0,
 ) -> Problem:
-    """Return a problem whose means are a function of the stage, in pieces of `step` stages.
+    """Return a problem whose means are a function of the stage, updated every `step` stages.
 
-    The means are computed at stages 1, 1 + step, 1 + 2 step, ..., and stay the same in between. If
-    no mean changes by more than d in `step` stages, the regret of a fixed sequence of pulls
-    therefore differs by at most 2 d per stage from its regret without steps. After the horizon, the
-    last means stay.
+    The means are computed at stages 1, 1 + step, 1 + 2 step, ..., and are constant in between. Assume
+    that no mean changes by more than d in `step` stages. The regret of a fixed sequence of pulls then
+    differs by at most 2 d per stage from its regret with means that are updated at every stage. After
+    the horizon, the last means remain valid.
 
     Parameters
     ----------

@@ -38,8 +38,8 @@ MAX_MEAN_ERROR = 1e-4  # the largest error of a mean, in standard deviations
 def from_scipy(distributions: Sequence[Any], *, scale: float | None = None) -> Problem:
     """Return a problem whose rewards have the given SciPy distributions, one per arm.
 
-    Rewards are drawn by a table of the quantile function. Its distribution function differs from
-    SciPy's by at most 2^-14, about 6e-5, and is exact for discrete distributions, except for tails of
+    Rewards are drawn from a table of the quantile function. Their distribution function differs from
+    SciPy's by at most 2^-14, about 6e-5. For discrete distributions it is exact, except for tails of
     probability 2^-44.
 
     Parameters
@@ -131,7 +131,7 @@ def _tabulate_continuous(frozen: Any, argument: str) -> tuple[Floats, Floats]:
 
 
 def _check_table(frozen: Any, levels: Floats, values: Floats, argument: str) -> None:
-    """Raise ValueError if SciPy's `cdf` at a quantile is not its level, up to rounding."""
+    """Raise ValueError if SciPy's `cdf` of a quantile differs from the level of the quantile."""
     rounding = MAX_ROUNDING * np.maximum(np.spacing(np.abs(values)), np.finfo(float).tiny)
     lowest, highest = frozen.cdf(values - rounding), frozen.cdf(values + rounding)
     error = np.maximum(lowest - levels, levels - highest)
@@ -145,7 +145,10 @@ def _check_table(frozen: Any, levels: Floats, values: Floats, argument: str) -> 
 
 
 def _tabulate_discrete(frozen: Any, argument: str) -> tuple[Floats, Floats]:
-    """Return the table of a discrete distribution; every level between two values occurs twice."""
+    """Return the levels and the quantiles of a discrete distribution.
+
+    Each level at which the quantile function jumps from one value to the next occurs twice.
+    """
     low, high = float(frozen.ppf(MIN_TAIL)), float(frozen.isf(MIN_TAIL))
     has_list = hasattr(frozen.dist, "xk")  # made from a list of values, which need not be integers
     if not has_list and not high - low < MAX_VALUES:

@@ -44,11 +44,11 @@ MIN_THRESHOLD = 4.0
 class Scan(NamedTuple):
     """The scans of all arms."""
 
-    counts: Array  # n, for each arm
-    sums: Array  # C(n)
+    counts: Array  # n, the number of rewards of each arm
+    sums: Array  # C(n), the sum of these rewards
     shifts: Array  # the number that is subtracted from each reward
-    origins: Array  # o
-    origin_sums: Array  # C(o)
+    origins: Array  # o, the number of rewards before the current regime of each arm
+    origin_sums: Array  # C(o), the sum of these rewards
     prefixes: Array  # (arm, j, k % 5): C(k 2^j)
 
 
@@ -56,7 +56,7 @@ class Change(NamedTuple):
     """A change of an arm's mean; `origin` is -1 if there is none."""
 
     origin: int  # the change came after this many rewards of the arm
-    n_before: int  # the number of rewards from the last origin to this one
+    n_before: int  # the number of rewards between the previous origin and the new origin
     before: float  # the mean of these rewards
     n_after: int  # the number of rewards since the new origin
     after: float  # the mean of these rewards
@@ -90,7 +90,7 @@ def binary_divergence(mean: float, other: float) -> float:
 def compare_means(
     s: int, sum_before: float, w: int, sum_after: float, in_unit_interval: bool
 ) -> float:
-    """Return the statistic G of s rewards with one sum and w rewards with another sum."""
+    """Return the statistic G of a change between s rewards and the w rewards after them."""
     if not in_unit_interval:
         difference = sum_after / w - sum_before / s
         return s * float(w) / (s + w) * difference**2 / 2
@@ -106,7 +106,7 @@ def compare_means(
 def add_reward(
     scan: Scan, arm: int, reward: float, threshold: float, in_unit_interval: bool
 ) -> Change:
-    """Add a reward of an arm; return the change that it reveals, if any.
+    """Add a reward of an arm; return the change that it reveals, with origin -1 if there is none.
 
     `in_unit_interval` says which statistic G is used, and must be the same for all rewards. After an
     alarm, the arm's origin is the origin of the returned change.
@@ -126,7 +126,8 @@ def add_and_test(
 ) -> Change:
     """Add a reward as `add_reward` does, with another threshold.
 
-    The threshold of a test is c + `growth` log(s + w) - `decay` log w.
+    The threshold is `threshold` + `growth` log(s + w) - `decay` log w, for a test of a change between
+    s rewards and the w rewards after them.
     """
     if scan.counts[arm] == 0 and not in_unit_interval:
         scan.shifts[arm] = reward
@@ -187,7 +188,7 @@ def add_shifted(
 def correct_reward(scan: Scan, arm: int, position: int, difference: float) -> None:
     """Add `difference` to the reward of an arm at a `position`, counted from 1.
 
-    All stored sums are then as if the reward had been right from the start. Tests of the past are not
+    All stored sums are then as if the reward had been right from the start. Earlier tests are not
     repeated.
     """
     scan.sums[arm] += difference
@@ -204,7 +205,7 @@ def correct_reward(scan: Scan, arm: int, position: int, difference: float) -> No
 
 @jit
 def get_threshold(n_arms: int, delta: float, n_alarms: float) -> float:
-    """Return the threshold c after a number of alarms.
+    """Return the threshold of the scans after `n_alarms` alarms.
 
     If nothing changes and rewards are Gaussian, the probability that any of the arms raises an alarm
     among its first 100,000 rewards is at most `delta`. Each alarm lowers the threshold, because more

@@ -130,7 +130,7 @@ def check_decisions(policy: Policy, params: Any, n_arms: int, rng: np.random.Gen
 
     Also raise ValueError if decisions depend on anything but the observations. To test this, two
     states receive the same observations, the first state one by one and the second state several at
-    once; the policy must decide alike in both states.
+    once. The policy must choose the same arms in both states.
     """
     states = [policy.init(params, n_arms) for _ in range(2)]
     stage, n_reported = 1, 0

@@ -117,7 +117,10 @@ def view(params: Any, state: State, stage: int) -> View:
 
 @jit
 def turns(params: Any, state: State) -> tuple[Array, int]:
-    """Return the remaining arms, which take turns; the engine uses this only for a single arm."""
+    """Return the remaining arms, which take turns, and 0 as the arm of the last look.
+
+    The engine calls this function only while a single arm remains.
+    """
     return state.allowed, 0
 
 

@@ -152,7 +152,7 @@ def init(params: Any, n_arms: int) -> State:
 
 @jit
 def test_arms(params: Any, state: State) -> None:
-    """Let ETC eliminate the arms that are worse than another arm."""
+    """Let ETC eliminate the arms that are significantly worse than another arm."""
     slope = 2 * params.alpha
     level = slope * log_etc_horizon(params.p, state.clock[0]["epoch"])
     eliminate(state.in_play, state.etc_counts, state.etc_sums, level, slope)
@@ -188,7 +188,7 @@ def begin_epoch(params: Any, state: State) -> None:
 
 @jit
 def view(params: Any, state: State, stage: int) -> View:
-    """Return the statistics and the arms of OCUCB-n, valid until the epoch ends or ETC may test."""
+    """Return the data of OCUCB-n, valid until the epoch ends or ETC may eliminate arms."""
     last_stage = state.clock[0]["end"]
     if params.doubling:
         last_stage = min(last_stage, state.clock[0]["next_test"])

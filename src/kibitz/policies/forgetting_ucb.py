@@ -123,9 +123,10 @@ def d_ucb(
 
 
 class State(NamedTuple):
-    """The observations that count, in total and (for a window) by stage.
+    """The counts and sums of the observations that are not forgotten.
 
-    The row `stage % window` of `stage_counts` and `stage_sums` belongs to a stage.
+    SW-UCB stores them by stage too: the row `stage % window` of `stage_counts` and `stage_sums`
+    belongs to `stage`.
     """
 
     counts: Array  # N_i: floats, because a discount makes them fractions
@@ -165,8 +166,9 @@ LOOKS, LAST_STAGE = 0, 1  # the entries of `State.clock`
 def find_largest(state: State, level: float, in_unit_interval: bool) -> int:
     """Return the lowest arm without observations, or else the arm with the largest index.
 
-    The index is the upper confidence bound of the mean with a Gaussian (or Bernoulli) divergence of
-    `level` / N_i.
+    The index of an arm is the largest q whose divergence from the arm's mean is at most `level` / n,
+    where n is the weight of the arm's observations. The divergence is Gaussian, or Bernoulli if
+    `in_unit_interval` is true.
     """
     best_arm, largest = 0, -np.inf
     clock: Any = math.exp(level)  # the (fractional) stage at which the level of KL-UCB is `level`

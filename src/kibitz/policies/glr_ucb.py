@@ -86,7 +86,7 @@ def glr_ucb(
 
 
 class State(NamedTuple):
-    """The observations of each arm since its restart, the scan, and the clocks."""
+    """The observations of each arm since its restart, the scans for changes, and the restarts."""
 
     counts: Array  # N_i
     sums: Array
@@ -112,7 +112,7 @@ def init(params: Any, n_arms: int) -> State:
 
 @jit
 def find_due_arm(params: Any, state: State, stage: int) -> int:
-    """Return the arm whose turn it is to be pulled, or -1."""
+    """Return the arm whose turn it is to be pulled, or -1 if it is no arm's turn."""
     n_arms, horizon = state.counts.size, max(2.0, params.horizon)
     k = state.totals[RESTARTS] + 1
     rate = params.a * math.sqrt(k * n_arms * math.log(horizon) / horizon)
@@ -155,7 +155,7 @@ def look(params: Any, state: State, stage: int, rng: Any) -> int:
 def update(
     params: Any, state: State, stage: int, arm: int, n: int, total: float, is_look: bool
 ) -> State:
-    """Count an observation, and restart its arm if it reveals a change."""
+    """Count an observation; restart the arm if the observation reveals a change of its mean."""
     if is_look:
         state.totals[LOOKS] += 1
     state.counts[arm] += 1

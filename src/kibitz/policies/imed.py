@@ -50,7 +50,7 @@ def imed(rewards: Rewards = "gaussian", scale: float | None = None) -> Policy:
 
 
 class Comparison(NamedTuple):
-    """The data from which the value of an arm is computed."""
+    """The data from which the IMED value of an arm is computed."""
 
     statistics: Statistics
     largest_mean: float
@@ -84,7 +84,7 @@ def divergence(params: Any, mean: float, largest_mean: float) -> float:
 
 @jit
 def negative_value(params: Any, data: Comparison, stage: int, arm: int, rng: Any) -> Any:
-    """Return minus the value of an arm; infinity before the arm's first pull."""
+    """Return minus the IMED value of an arm; infinity before the arm's first pull."""
     stats = data.statistics
     n = stats.n_observed[arm]
     if stats.n_pulls[arm] == 0:
@@ -98,11 +98,11 @@ find_two_largest = make_two_largest(negative_value)
 
 @jit
 def pull(params: Any, state: State, stage: int, rng: Any) -> int:
-    """Return the arm with the smallest value."""
+    """Return the arm with the smallest IMED value."""
     return find_two_largest(params, compare_with_best(state), stage, state.allowed.size, rng)[0]
 
 
 @jit
 def look(params: Any, state: State, stage: int, rng: Any) -> int:
-    """Return the arm with the second smallest value."""
+    """Return the arm with the second smallest IMED value."""
     return find_two_largest(params, compare_with_best(state), stage, state.allowed.size, rng)[1]

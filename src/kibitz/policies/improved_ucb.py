@@ -77,7 +77,7 @@ def init(params: Any, n_arms: int) -> State:
 def elimination_level(params: Any, state: State) -> float:
     """Return 2 log(T g^2), where g is the current round's guess of the gap; 0 after the last round.
 
-    This number divided by O_i is the squared width of arm i.
+    This number, divided by the number of observations of an arm, is the arm's squared width.
     """
     last_round = math.floor(math.log2(max(1.0, params.horizon / math.e)) / 2)
     if state.round[0] > last_round or state.allowed.sum() == 1:

@@ -177,7 +177,7 @@ def view_observed_pulls(params: Any, state: Any, stage: int) -> View:
 
 @jit
 def show(params: Any, state: Any, stage: int, pulled: int, arm: int, n: int, total: float) -> Any:
-    """Learn from what a pull showed; this is neither a pull nor a look."""
+    """Learn from rewards that a pull showed; count neither pulls nor looks."""
     state.statistics.n_observed[arm] += n
     state.statistics.sums[arm] += total
     return state
@@ -209,7 +209,7 @@ def make_graph_functions(
 
 @jit
 def turns(params: Any, state: State) -> tuple[Array, int]:
-    """Return the arms that are looked at in turn (all arms), and the arm of the last look."""
+    """Return the arms that are looked at in turn, here all arms, and the arm of the last look."""
     n_arms = state.allowed.size
     return state.allowed, (state.statistics.totals[LOOKS] + n_arms - 1) % n_arms
 

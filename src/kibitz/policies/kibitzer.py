@@ -156,7 +156,7 @@ def index(params: Any, stage: int, stats: Statistics, arm: int, mean: float) -> 
 def bernoulli_index(params: Any, stage: int, stats: Statistics, arm: int, mean: float) -> float:
     """Return the index for rewards in [0, 1].
 
-    It equals the index of KL-UCB at the (fractional) stage whose logarithm is the level of kibitzer.
+    The index equals KL-UCB's index at the (fractional) stage whose logarithm is kibitzer's level.
     """
     x = spread(params, stage, stats, arm)
     clock = x / (1 + math.log(x)) ** params.beta
@@ -172,7 +172,7 @@ def view(params: Any, state: State, stage: int) -> View:
 
 @cache
 def make_pull(index: Any) -> Any:
-    """Return the function `pull` that uses an index."""
+    """Return a function `pull` that compares arms by `index`."""
 
     def pull(params: Any, state: State, stage: int, rng: Any) -> int:
         """Return the lowest arm without observations, or else the arm with the largest index."""
@@ -215,7 +215,7 @@ def is_holding(state: State, leader: int) -> bool:
 def looks_due(params: Any, state: State, arm: int, n: int) -> int:
     """Return how many of the next n looks an arm gets in turn.
 
-    This is exact if the arm gets no other observations during these looks.
+    The number is exact if the arm gets no other observations during these looks.
     """
     n_arms = state.allowed.size
     n_looks = state.statistics.totals[LOOKS]
@@ -249,7 +249,7 @@ def find_unseen(state: State, stage: int) -> int:
 
 @jit
 def gaussian_divergence(mean: float, best: float) -> float:
-    """Return the divergence of Gaussian distributions with standard deviation 1."""
+    """Return the divergence of Gaussian distributions with these means and standard deviation 1."""
     return (best - mean) ** 2 / 2
 
 
@@ -265,7 +265,7 @@ def bernoulli_divergence(mean: float, best: float) -> float:
 
 @cache
 def make_look(divergence: Any) -> Any:
-    """Return the function `look` that uses a divergence."""
+    """Return a function `look` that compares arms by `divergence`."""
 
     def look(params: Any, state: State, stage: int, rng: Any) -> int:
         """Return the arm to look at.

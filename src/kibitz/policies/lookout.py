@@ -130,10 +130,10 @@ class State(NamedTuple):
     statistics: Statistics  # `n_observed` and `sums` are discounted, so `n_observed` are floats
     scan: Scan
     observed_at: Array  # for each arm, the stage of its last observation
-    suspicions: Array  # u_i
-    stays: Array  # for each arm, how many looks of the watch in a row went to it, up to now
+    suspicions: Array  # u_i, for each arm
+    stays: Array  # for each arm, how many of the latest looks of the watch went to it without a break
     last_stage: Array  # one number: the stage of the last observation
-    alarms: Array  # one number: k
+    alarms: Array  # one number: k, the number of alarms, in which earlier alarms count less
 
 
 @jit(allocates=True)
@@ -228,13 +228,13 @@ def make_choices(in_unit_interval: bool) -> tuple[Any, Any]:
 
 @jit
 def get_discount(state: State) -> float:
-    """Return the factor of the discount at the last stage; k must be positive."""
+    """Return the factor by which old observations are discounted; there must have been an alarm."""
     return 1 - 1 / max(state.last_stage[0] / state.alarms[0], MIN_MEMORY)
 
 
 @jit
 def discount(state: State, stage: int) -> None:
-    """Discount all observations, and let earlier alarms fade, at the first observation of a stage."""
+    """Discount all observations and earlier alarms at the first observation of a stage."""
     if stage <= state.last_stage[0]:
         return
     state.last_stage[0] = stage
@@ -316,8 +316,9 @@ def revise(params: Any, state: State, stage: int, arm: int, n: float, total: flo
     """Learn from a late report about an earlier stage: `n` observations whose rewards sum to `total`.
 
     For a corrected reward, `n` is 0 and `total` is the difference. The observations get about the
-    weight that the discount has left them. The scan ignores them. If a reward was wrong by more than
-    `MAX_CORRECTION`, the policy forgets all observations of the arm instead.
+    weight that they would have now if they had been reported in time. The scan ignores them. If a
+    reward was wrong by more than `MAX_CORRECTION`, the policy forgets all observations of the arm
+    instead.
     """
     if n == 0 and abs(total) > MAX_CORRECTION:
         restart(state, arm)

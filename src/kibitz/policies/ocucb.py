@@ -99,9 +99,10 @@ def power(rho: float, count: float) -> float:
 
 @jit(inline=False)
 def sum_over_arms(params: Any, stats: Statistics, arm: int) -> float:
-    """Return the denominator of B_i for arm i = `arm`: the sum of min{O_i, O_j^rho O_i^(1-rho)}.
+    """Return the sum over all arms j of min{O_i, O_j^rho O_i^(1-rho)}, where arm i is `arm`.
 
-    The sum is over all arms j; arms without observations contribute 0.
+    O_j is the number of observations of arm j; arms without observations contribute 0. The sum is the
+    denominator of a ratio in the index of arm i.
     """
     n = float(stats.n_observed[arm])
     own_power = power(params.rho, n)
@@ -146,8 +147,8 @@ def rank(ascending: Array, value: float) -> int:
 def derived_parts(stats: Statistics) -> tuple[Array, Array, Array]:
     """Return the three lists of derived floats.
 
-    The lists are the powers O_j^rho by arm, the same powers in ascending order, and for each k the
-    sum of the k smallest powers.
+    The lists are the powers O_j^rho by arm j, where O_j is the number of observations of arm j, the
+    same powers in ascending order, and for each k the sum of the k smallest powers.
     """
     n_arms = stats.n_observed.size
     derived = stats.derived
@@ -156,9 +157,10 @@ def derived_parts(stats: Statistics) -> tuple[Array, Array, Array]:
 
 @jit
 def sum_minima(stats: Statistics, arm: int, own_power: float) -> float:
-    """Return the sum over j of min{O_i^rho, O_j^rho} for arm i = `arm`.
+    """Return the sum over all arms j of min{O_i^rho, O_j^rho}, where arm i is `arm`.
 
-    `own_power` is the current O_i^rho; the derived floats may still contain an older power of arm i.
+    O_j is the number of observations of arm j. `own_power` is the current O_i^rho; the derived floats
+    may still contain an older power of arm i.
     """
     powers, ascending, sums = derived_parts(stats)
     n_below = rank(ascending, own_power)

@@ -77,7 +77,7 @@ class View(NamedTuple):
 
 
 class Hold(NamedTuple):
-    """The held arm: it gets every look that no arm gets in turn.
+    """A hold: one arm gets all looks that do not go to the arms in turn.
 
     The hold ends when `leader` no longer has the largest mean, or after `max_looks` looks.
     """
@@ -88,8 +88,9 @@ class Hold(NamedTuple):
 
 
 class Graph(NamedTuple):
-    """What a pull shows, as sparse rows; row i is `offsets[i] : offsets[i + 1]`.
+    """The arms that each pull shows, as sparse rows: row i has the edges of a pull of arm i.
 
+    The entries of row i are `offsets[i] : offsets[i + 1]`.
     A policy whose constants include `graph` receives this record as `params.graph`.
     """
 
@@ -120,7 +121,7 @@ def new_statistics(n_arms: int, n_derived: int) -> Statistics:
 
 @jit
 def count(statistics: Statistics, arm: int, n: int, total: float, is_look: bool) -> None:
-    """Count `n` pulls of, or looks at, an arm; `total` is the sum of their rewards."""
+    """Count `n` pulls of an arm, or `n` looks at it; `total` is the sum of their rewards."""
     count_kind(statistics, arm, n, is_look)
     statistics.n_observed[arm] += n
     statistics.sums[arm] += total
@@ -128,7 +129,7 @@ def count(statistics: Statistics, arm: int, n: int, total: float, is_look: bool)
 
 @jit
 def count_kind(statistics: Statistics, arm: int, n: int, is_look: bool) -> None:
-    """Count `n` pulls of, or looks at, an arm; ignore their rewards."""
+    """Count `n` pulls of an arm, or `n` looks at it, without their rewards."""
     if is_look:
         statistics.n_looks[arm] += n
         statistics.totals[LOOKS] += n
@@ -256,12 +257,12 @@ class Policy:
         looked at last. If `turns` and `hold` are None, the policy looks at the arm with the second
         largest index.
     hold, looks_due
-        For a policy that sends only some of its looks to the arms in turn. `hold(params, state)`
-        returns the arm that gets the other looks; `looks_due(params, state, arm, n)` returns how many
-        of the next n looks an arm gets in turn.
+        Two functions of a policy that sends only some of its looks to the arms in turn, or None.
+        `hold(params, state)` returns the arm that gets the other looks (`Hold`).
+        `looks_due(params, state, arm, n)` returns how many of the next n looks an arm gets in turn.
     on_graph
-        The functions with which the policy plays on a graph (`GraphFunctions`). With None, the policy
-        counts what a pull shows as looks, and every pull must show its own reward.
+        The functions with which the policy plays on a graph (`GraphFunctions`). If it is None, the
+        policy counts what a pull shows as looks, and every pull must show its own reward.
     max_arms
         The largest number of arms that the policy can play with, or None.
     inner
@@ -271,8 +272,8 @@ class Policy:
         must be told each reward before its next decision.
     revise
         The function that learns a late report (`Revise`), for a policy that learns the rewards in the
-        order of the decisions. With None, the order does not matter, or the policy is `in_phases` or
-        `simulation_only`.
+        order of the decisions. It is None if the order does not matter, or if the policy is
+        `in_phases` or `simulation_only`.
     simulation_only
         Whether the policy is for simulations only. Live agents reject it.
     is_python
@@ -374,7 +375,7 @@ class Policy:
         return self.params
 
     def scale_for(self, problem_scale: float) -> float:
-        """Return the scale by which the rewards of a problem are divided for this policy."""
+        """Return the number by which rewards are divided before the policy receives them."""
         if self.rewards != "gaussian":
             return 1.0
         return self.scale if self.scale is not None else problem_scale or 1.0
@@ -442,7 +443,7 @@ def check_scale(scale: float | None, rewards: Rewards = "gaussian") -> float | N
 
 
 def check_horizon(horizon: float | None) -> float:
-    """Return `horizon` as a float, or 0 for None, which means the horizon of the simulation."""
+    """Return `horizon` as a float, or 0 if it is None; 0 stands for the horizon of the simulation."""
     if horizon is None:
         return 0.0
     if not 1 <= (value := number(horizon, "horizon", "at least 1 and finite")) < np.inf:

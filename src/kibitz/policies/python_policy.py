@@ -15,7 +15,7 @@ from kibitz.policies.policy import Policy, Rewards, check_rewards, check_scale
 
 
 class PythonAgent(Protocol):
-    """An object that can play; it may also have a method `look(stage, rng)` like `pull`."""
+    """An object that can play. Its method `look(stage, rng)`, which returns an arm, is optional."""
 
     def pull(self, stage: int, rng: Any, /) -> int:
         """Return the arm to pull."""

@@ -134,15 +134,16 @@ UNOBSERVED, WEIGHT, SLOPE, LOSS, RATE = range(5)
 class State(NamedTuple):
     """The statistics of all observations, the learned graph, and the terms of the price.
 
-    `update` and `show` keep the terms up to date, and `pull` computes no exponentials. An observation
-    takes constant time, unless it is of the leader or changes the leader: a pull can show all arms.
+    `update` and `show` keep the terms up to date, so `pull` computes no exponentials. They take
+    constant time, because a pull can show all arms. Only an observation that is of the leader, or
+    that changes the leader, takes longer.
     """
 
     statistics: Statistics
     n_shown: Array  # (pulled arm, shown arm); empty if the policy knows the graph
     terms: Array  # (term, arm); all but the first are undefined for the leader and before it is known
     n_unobserved: Array  # one number
-    leader: Array  # the leader for which the terms were computed; -1 before that
+    leader: Array  # the leader for which the terms were computed; -1 before they are computed
 
 
 @jit(allocates=True)
@@ -167,9 +168,10 @@ def init_informed(params: Any, n_arms: int) -> State:
 def sum_learned(
     params: Any, state: State, pulled: int, values: Array, leader: int, leader_value: float
 ) -> float:
-    """Return the sum over arms m of Q_jm times `values[m]`, with the estimated Q; j is `pulled`.
+    """Return the expected sum of the values of the arms that a pull shows, with the learned graph.
 
-    The value of the leader is `leader_value`.
+    This is the sum over all arms of the estimated probability that a pull of `pulled` shows the arm,
+    times the value of the arm. The value of the leader is `leader_value`.
     """
     total, shown = 0.0, 0.0
     for arm in range(values.size):
@@ -183,7 +185,7 @@ def sum_learned(
 
 @jit
 def hides_learned(params: Any, state: State) -> bool:
-    """Return whether a pull has hidden its own reward."""
+    """Return whether any pull so far has hidden its own reward."""
     n_pulls = state.statistics.n_pulls
     for arm in range(n_pulls.size):  # noqa: SIM110 (numba does not support any())
         if state.n_shown[arm, arm] < n_pulls[arm]:
@@ -195,7 +197,7 @@ def hides_learned(params: Any, state: State) -> bool:
 def sum_informed(
     params: Any, state: State, pulled: int, values: Array, leader: int, leader_value: float
 ) -> float:
-    """Return the same sum as `sum_learned`, with the known Q."""
+    """Return the same sum as `sum_learned`, with the known probabilities of the graph."""
     graph = params.graph
     total = graph.own[pulled] * (leader_value if pulled == leader else values[pulled])
     for edge in range(graph.offsets[pulled], graph.offsets[pulled + 1]):
@@ -206,7 +208,7 @@ def sum_informed(
 
 @jit
 def hides_informed(params: Any, state: State) -> bool:
-    """Return whether a pull may hide its own reward."""
+    """Return whether a pull of any arm may hide its own reward."""
     own = params.graph.own
     for arm in range(own.size):  # noqa: SIM110 (numba does not support any())
         if own[arm] < 1:
@@ -216,7 +218,7 @@ def hides_informed(params: Any, state: State) -> bool:
 
 @jit
 def compute_terms(state: State, leader: int, arm: int) -> None:
-    """Compute the terms of an arm that is not the leader."""
+    """Compute the terms of the price for an arm that is not the leader."""
     stats, terms = state.statistics, state.terms
     n, n_leader = float(stats.n_observed[arm]), float(stats.n_observed[leader])
     variance = 1 / n + 1 / n_leader
@@ -230,7 +232,7 @@ def compute_terms(state: State, leader: int, arm: int) -> None:
 
 @jit
 def refresh(state: State, observed_arm: int) -> None:
-    """Bring the terms up to date after observations of an arm."""
+    """Update the terms of the price after observations of an arm."""
     stats, terms = state.statistics, state.terms
     if terms[UNOBSERVED, observed_arm] > 0:
         terms[UNOBSERVED, observed_arm] = 0.0
@@ -252,7 +254,7 @@ def refresh(state: State, observed_arm: int) -> None:
 
 @cache
 def make_pull(informed: bool) -> Any:
-    """Return the function `pull` of a policy that knows the graph or learns it."""
+    """Return the function `pull` of a policy that knows the graph (`informed`) or learns it."""
     sum_shown = sum_informed if informed else sum_learned
     hides = hides_informed if informed else hides_learned
 
@@ -320,7 +322,7 @@ def look(params: Any, state: State, stage: int, rng: Any) -> int:
 def update(
     params: Any, state: State, stage: int, arm: int, n: int, total: float, is_look: bool
 ) -> State:
-    """Count observations; a pull with a reported reward has shown its own arm."""
+    """Count observations; a pull whose reward is reported here has shown its own arm."""
     count(state.statistics, arm, n, total, is_look)
     refresh(state, arm)
     if not is_look and state.n_shown.size > 0:

@@ -1,7 +1,7 @@
 r"""The rule "kibitzer" of scout: explore when kibitzer explores, with the arm that is worth most.
 
-scout first pulls arms that show unobserved arms, as by its other rule. Then let L be the arm with the
-largest mean, and \Delta_k the difference to the mean of arm k. The rule uses the index of kibitzer
+scout first pulls arms that show unobserved arms, as with the rule "price". Then let L be the arm with
+the largest mean, and \Delta_k the difference to the mean of arm k. The rule uses kibitzer's index
 with one change: it adds b K Q_Lk t to the denominator of x_k, because pulls of L show arm k. If L has
 the largest index, scout pulls L. Otherwise, let i be the arm with the largest index, and W the arms
 whose index at stage 4t is at least the present index of L. The value of a pull of arm j is
@@ -70,7 +70,7 @@ def share_informed(params: Any, state: State, pulled: int, arm: int) -> float:
 
 @cache
 def make_pull(informed: bool) -> Any:
-    """Return the function `pull` of a policy that knows the graph or learns it."""
+    """Return the function `pull` of a policy that knows the graph (`informed`) or learns it."""
     share = share_informed if informed else share_learned
 
     def index(params: Any, state: State, stage: Any, arm: int, leader: int) -> float:
@@ -88,10 +88,10 @@ def make_pull(informed: bool) -> Any:
     index = jit(index)
 
     def worth(params: Any, state: State, stage: float, arm: int, leader: int, limit: float) -> float:
-        """Return what an observation of an arm is worth.
+        """Return the worth of an observation of an arm.
 
-        This is its gap if its index at `stage` is at least `limit`. Without a leader, it is 1 for
-        unobserved arms.
+        The worth is the gap of the arm if its index at `stage` is at least `limit`, and otherwise 0.
+        Without a leader (-1), the worth is 1 for unobserved arms and 0 for other arms.
         """
         stats = state.statistics
         if leader < 0:
@@ -106,9 +106,10 @@ def make_pull(informed: bool) -> Any:
     def sum_worth(
         params: Any, state: State, stage: float, pulled: int, leader: int, limit: float, total: float
     ) -> float:
-        """Return what a pull shows: the sum over arms k of Q_jk times their worth; j is `pulled`.
+        """Return the expected total worth of the arms that a pull shows.
 
-        `total` is the sum of the worth of all arms.
+        This is the sum over all arms of the probability that a pull of `pulled` shows the arm, times
+        the worth of the arm. `total` is the sum of the worth of all arms.
         """
         own = worth(params, state, stage, pulled, leader, limit)
         if informed:
@@ -128,7 +129,7 @@ def make_pull(informed: bool) -> Any:
     sum_worth = jit(sum_worth)
 
     def pull(params: Any, state: State, stage: int, rng: Any) -> Any:
-        """Return an arm that shows unobserved arms, or the leader, or an arm that explores."""
+        """Return an arm that shows unobserved arms, or else the leader or an arm that explores."""
         stats = state.statistics
         n_arms = stats.sums.size
         total = 0.0
@@ -174,7 +175,7 @@ def make_pull(informed: bool) -> Any:
 def update(
     params: Any, state: State, stage: int, arm: int, n: int, total: float, is_look: bool
 ) -> State:
-    """Count observations; a pull that was told its reward has shown its own arm."""
+    """Count observations; a pull whose reward is reported here has shown its own arm."""
     count(state.statistics, arm, n, total, is_look)
     if not is_look and state.n_shown.size > 0:
         state.n_shown[arm, arm] += n

@@ -126,7 +126,10 @@ def init(params: Any, n_arms: int) -> State:
 
 @jit
 def view(params: Any, state: State, stage: int) -> View:
-    """Return the data of the first UCB; `max_looks` is 0, because each look may change the next."""
+    """Return the data of the first UCB.
+
+    `max_looks` is 0, because each look may change the choice of the next look.
+    """
     stats = state.statistics
     return View(stats, stats.n_pulls, state.allowed, 0, NEVER, True, 0)
 

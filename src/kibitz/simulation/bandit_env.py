@@ -64,7 +64,7 @@ class BanditEnv(gymnasium.Env):  # type: ignore[misc]
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Observation, dict[str, Any]]:
-        """Begin the next run, or run 0 of a new seed."""
+        """Begin the next run; if `seed` is given, begin run 0 of this seed."""
         super().reset(seed=seed)
         if seed is not None:
             self.seed, self.run = seed, -1
@@ -117,7 +117,10 @@ class BanditEnv(gymnasium.Env):  # type: ignore[misc]
         return self._observe(counts, sums), reward, False, is_over, self._make_info()
 
     def _draw_shows(self, pull: int, counts: NDArray[np.int64], sums: NDArray[np.float64]) -> None:
-        """Add what a pull shows of other arms; if the pull hides its own reward, remove it."""
+        """Add the rewards of other arms that a pull shows to `counts` and `sums`.
+
+        If the pull hides its own reward, remove this reward.
+        """
         graph, stream = self.graph, self.streams.shows
         assert graph is not None
         seed_shows(stream, self.streams.show_key, self.stage, pull)

@@ -39,7 +39,7 @@ PAYLOAD_SECONDS = 2.0  # target duration of a payload
 SHORT_SECONDS = 0.5  # Python policies play in this process up to this estimated duration
 MAX_PAYLOAD_BYTES = 2**22  # size of the results of a payload with several jobs
 MANY_WORKERS = 32  # with more workers, payloads are longer, to limit the number of answers
-MAX_ATTEMPTS = 4  # to play a payload: the first attempt, and three more if the payload is lost
+MAX_ATTEMPTS = 4  # a payload is played once, and up to three more times if it is lost
 RECOUNT_SECONDS = 5.0  # shortest time between two counts of an executor's workers
 #: Errors that executors raise for lost jobs, by name, because their libraries are not imported.
 LOST_JOB_ERRORS = {"BrokenExecutor", "CancelledError", "KilledWorker", "TerminatedWorkerError"}
@@ -89,7 +89,10 @@ def play_all(
 def _assign_teams(
     jobs: list[Job], workers: int | None, executor: Executor | None
 ) -> Iterator[tuple[Callable[[], "_Threads | _Workers"], list[Job]]]:
-    """Yield a function that creates a team of workers, and the jobs of this team, for each team."""
+    """Divide jobs among teams of workers.
+
+    Yield a pair for each team: a function that creates the team, and the jobs of the team.
+    """
     if not jobs:
         return
     if executor is not None:
@@ -126,7 +129,7 @@ def count_cores() -> int:
 
 @contextmanager
 def open_executor(executor: Executors | None) -> Iterator[Executor | None]:
-    """Yield the executor that plays the jobs; None means threads of this process.
+    """Yield the executor that plays the jobs, or None if threads of this process play them.
 
     If `executor` is a function, yield an executor that the function creates, and shut this executor
     down at the end.
@@ -196,7 +199,7 @@ def count_workers(executor: Executor) -> int:
 
 
 class _Threads:
-    """Threads of this process. They report progress and can be stopped."""
+    """A team of threads of this process. They report progress and can be stopped."""
 
     def __init__(self, n: int) -> None:
         self.n = n
@@ -236,7 +239,7 @@ class _Threads:
 
 
 class _Workers:
-    """Workers of an executor. They receive payloads and may be lost."""
+    """The team of an executor's workers. They receive payloads and may be lost."""
 
     def __init__(self, executor: Executor, workers: int | None) -> None:
         self.executor, self.n_limit = executor, workers
@@ -319,7 +322,7 @@ class _Workers:
 
 
 class _Processes(_Workers):
-    """Processes of this machine, which play Python policies."""
+    """A team of processes of this machine, which play Python policies."""
 
     def __init__(self, n: int) -> None:
         super().__init__(LocalProcesses(n), n)

@@ -103,7 +103,7 @@ def _first_difference(old: Any, new: Any, path: str = "") -> str | None:
 
 
 def _difference_from_0_1_0(old: dict[str, Any], new: dict[str, Any]) -> str | None:
-    """Return why runs of kibitz 0.1.0 cannot be resumed, or None if their numbers are the same.
+    """Return the reason why runs of kibitz 0.1.0 cannot be resumed, or None if they can be resumed.
 
     kibitz 0.1.0 identified functions by their bytecode, and its policies ignored the scale.
     """

@@ -18,9 +18,9 @@ def gym_env(
 ) -> "BanditEnv":
     """Return a Gymnasium environment in which an agent of another library plays a problem.
 
-    An episode is a run of `simulate` with the same seed: the same rewards and looks, for the same
-    arms. The first call of `reset` begins run 0, and each further call begins the next run.
-    `reset(seed=s)` begins run 0 of seed s. Requires the extra `gym`.
+    An episode uses the random numbers of a run of `simulate` with the same seed, so the same arms
+    give the same rewards and looks. The first call of `reset` begins run 0, and each further call
+    begins the next run. `reset(seed=s)` begins run 0 of seed s. Requires the extra `gym`.
 
     - **Action.** The arm to pull, from 0 on. With active feedback, an array: the arm to pull, then
       the arms to look at, which matter only if looks arrive at the stage.
@@ -28,7 +28,7 @@ def gym_env(
       that were observed in the last stage, by the pull, by looks and by shows of a graph; and `look`,
       1 if looks arrive at the next stage, else 0.
     - **Reward.** The reward of the pull, even if a graph hides it from policies; `counts` and `sums`
-      have only what policies observe.
+      contain only rewards that policies observe.
     - **Info.** A dict: `stage`, the number of stages played; `regret`, the cumulative regret; and
       `run`, the number of the run.
 

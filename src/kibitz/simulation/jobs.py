@@ -51,7 +51,7 @@ class Outcome(NamedTuple):
 
 
 def empty_outcome(n_runs: int, n_stages: int, n_arms: int) -> Outcome:
-    """Return arrays for runs that are not played yet, filled with NaN, or -1 for counts."""
+    """Return an outcome for runs that are not played yet: counts are -1, other values are NaN."""
     counts = np.full((n_runs, n_arms), -1, np.int64)
     regret = np.full((n_runs, n_stages), np.nan)
     return Outcome(regret, counts, counts.copy(), np.full(n_runs, np.nan))
@@ -112,10 +112,10 @@ def generic_kernel(job: Job) -> Kernel | None:
 
 
 def choose_kernel(job: Job) -> Kernel:
-    """Return the kernel that plays a job now: the specialised kernel if it is compiled.
+    """Return the specialised kernel of a job if it is compiled, or else the generic kernel.
 
-    If the specialised kernel is not compiled, return the generic kernel. `job.kernel` can require
-    either kernel. A policy without a generic kernel always gets the specialised kernel.
+    `job.kernel` can require one of the two kernels. A policy without a generic kernel always gets the
+    specialised kernel.
     """
     specialised, generic = specialised_kernel(job), generic_kernel(job)
     if (

@@ -29,9 +29,10 @@ SPECIALISE_AHEAD_SECONDS = 10.0  # the same limit for a kernel compiled before i
 
 
 def load_kernels(jobs: list[Job], report: Progress) -> dict[Hashable, Job]:
-    """Load or compile the kernel of each job; return one job for each generic kernel.
+    """Load or compile the kernel that plays each job, and find the jobs with a generic kernel.
 
-    The keys of the result are the keys of the corresponding specialised kernels.
+    Return a dict with one job for each generic kernel. The key of a job is the key of its specialised
+    kernel.
     """
     first_jobs = {key: group[0] for key, group in _group_by_kernel(jobs).items()}
     for job in first_jobs.values():

@@ -225,7 +225,10 @@ def check_option(name: str, value: Any) -> Any:
 
 
 def check_options(arguments: Mapping[str, Any], without: Collection[str] = ()) -> Options:
-    """Return checked options, with defaults for missing options; reject the names in `without`."""
+    """Return checked options, with defaults for missing options.
+
+    Raise TypeError for an unknown name or a name in `without`.
+    """
     from kibitz._validation import suggest
 
     parameters: Any = {k: option.parameter for k, option in OPTIONS.items() if k not in without}
@@ -243,10 +246,10 @@ def check_options(arguments: Mapping[str, Any], without: Collection[str] = ()) -
 
 
 def show_options(without: Collection[str] = ()) -> Callable[[F], F]:
-    """Show the options in the signature of a function instead of `**options`.
+    """Return a decorator that shows the options in a function's signature instead of `**options`.
 
-    In the docstring, `{options}` is replaced by the descriptions of the options and `{names}` by a
-    list of their names.
+    The decorator omits the options in `without`. In the docstring, it replaces `{options}` by the
+    descriptions of the options, and `{names}` by a list of their names.
     """
     added_parameters = {
         name: option.parameter for name, option in OPTIONS.items() if name not in without
@@ -265,7 +268,8 @@ def show_options(without: Collection[str] = ()) -> Callable[[F], F]:
 def add_parameters(function: Any, added: Mapping[str, Any], first: bool = False) -> None:
     """Show the parameters `added` in the signature of a function instead of `**options`.
 
-    They come after the function's own keyword-only parameters, or before them if `first` is true.
+    The added parameters come after the function's own keyword-only parameters, or before them if
+    `first` is true.
     """
     signature = inspect.signature(function)
     own_parameters = {name: p for name, p in signature.parameters.items() if name != "options"}

@@ -56,10 +56,10 @@ class Point(NamedTuple):
 
 
 def label_policies(policies: Policies, by_name: bool = False) -> dict[str, Policy]:
-    """Return policies by label.
+    """Return a dict of policies, with their labels as keys.
 
-    If `policies` is a dict, its keys are the labels. In all other cases, a label is the name of the
-    policy; unless `by_name` is true, the parameters that differ from their defaults are added.
+    If `policies` is a dict, its keys are the labels. Otherwise, the label of a policy is its name,
+    followed by the parameters that differ from their defaults unless `by_name` is true.
     """
     items: Any = [policies]
     is_single = isinstance(policies, str | bytes) or getattr(policies, "ndim", 1) == 0  # a 0-d array
@@ -203,7 +203,7 @@ def split_into_jobs(
 
 
 def _fits_a_job(cell: Job, n_cells: int, workers: Workers) -> bool:
-    """Return whether one job should play the whole cell: cells are short, and there are many cells.
+    """Return whether one job should play the whole cell: it is short, and there are many cells.
 
     A worker that plays a whole cell returns a summary instead of the runs.
     """
@@ -231,7 +231,7 @@ def chunk_size(cells: list[Job], workers: Workers) -> int:
 
 
 def check_memory(options: Options, n_cells: int, n_stages: int, n_arms: int) -> None:
-    """Raise ValueError if a result does not fit in memory."""
+    """Raise ValueError if a result would take more than half of the memory."""
     rows = options["runs"] if options["keep"] == "runs" else len(STATISTICS)
     size = 8 * n_cells * rows * (n_stages + 2 * n_arms + 2)
     try:

@@ -180,7 +180,7 @@ class Watcher:
 
     def __init__(self, watch: Watch | None, results: Results, keys: list[Key], runs: int) -> None:
         self.watch, self.results, self.keys, self.runs = watch, results, keys, runs
-        self.n_shown = 0  # runs
+        self.n_shown = 0  # number of runs at the last call of `watch`
         self.next_time = 0.0
 
     def show(self, *, immediately: bool = False) -> None:
@@ -226,7 +226,11 @@ def collect_jobs() -> Iterator[list[Job]]:
 
 @contextmanager
 def compile_for(simulations: Callable[[], Any]) -> Iterator[None]:
-    """Compile the kernels of simulations in the background while the `with` block runs."""
+    """Compile the kernels of simulations in the background while the `with` block runs.
+
+    `simulations` is a function that calls `simulate`. It is called only to find out which kernels are
+    needed; nothing is played.
+    """
     with collect_jobs() as jobs:
         simulations()
     with compile_kernels_for(jobs):

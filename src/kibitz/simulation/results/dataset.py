@@ -68,7 +68,7 @@ class Results(Protocol):
 
     @property
     def keep(self) -> str:
-        """What is stored: every run ("runs") or statistics of the runs ("summary")."""
+        """Whether every run is stored ("runs") or only statistics of the runs ("summary")."""
 
     @property
     def block(self) -> int | None:
@@ -124,7 +124,7 @@ class Sweep(NamedTuple):
 
 
 class Axes:
-    """The labels on each axis, in the order in which they were added; positions never change."""
+    """The labels on each axis, in the order in which they were added; a label never moves."""
 
     def __init__(self, sweep: Sweep, keys: Iterable[Key] = ()) -> None:
         self.sweep = sweep
@@ -257,8 +257,9 @@ def list_cells(sweep: Sweep, fingerprints: dict[Key, Fingerprint]) -> list[dict[
 def attributes(fingerprints: dict[Key, Fingerprint]) -> dict[str, Any]:
     """Return the attributes of a result.
 
-    Texts and numbers describe what all cells share, for people. The attribute `fingerprint` is JSON,
-    for programs. netCDF and Zarr can store all of them.
+    Most attributes are texts and numbers for people, which describe what all cells have in common.
+    The attribute `fingerprint` contains the same data as JSON, for programs. netCDF and Zarr can
+    store all attributes.
     """
     common_fields = find_common_fields(fingerprints)
     descriptions: dict[str, Any] = {
@@ -317,7 +318,7 @@ def _describe_value(value: Any) -> str:
 
 
 def find_common_fields(fingerprints: dict[Key, Fingerprint]) -> dict[str, Any]:
-    """Return what all cells share, and the policies and engines by label."""
+    """Return the fields that all fingerprints share, and the policies and engines by label."""
     common_fields = dict(next(iter(fingerprints.values())))
     del common_fields["policy"]
     for fingerprint in fingerprints.values():
@@ -349,16 +350,16 @@ def versions() -> dict[str, str]:
 def check_fingerprint(
     path: Path | None, key: Key, stored_fingerprint: Fingerprint, new_fingerprint: Fingerprint
 ) -> None:
-    """Raise ValueError if a cell was stored with a different fingerprint."""
+    """Raise ValueError if the stored fingerprint of a cell differs from the requested fingerprint."""
     found_difference = difference(stored_fingerprint, new_fingerprint)
     if found_difference:
         raise make_mismatch_error(path, f"{found_difference} for {key[1]}")
 
 
 def check_sweep(path: Path, stored: tuple[Sweep, str], requested: tuple[Sweep, str]) -> None:
-    """Raise ValueError if the stored and the requested sweep, or what they keep, differ.
+    """Raise ValueError if a stored result has another sweep or another `keep` than requested.
 
-    Each argument holds a sweep and its `keep`, "runs" or "summary".
+    `stored` and `requested` are pairs of a sweep and its `keep`, which is "runs" or "summary".
     """
     if stored != requested:
         keep_text = f" and keeps {'runs' if stored[1] == 'runs' else 'a summary'}"
@@ -379,7 +380,7 @@ def check_stages(
 
 
 def check_run_count(path: Path | None, stored_runs: float, runs: int) -> None:
-    """Raise ValueError if a stored summary is of a different number of runs than requested."""
+    """Raise ValueError if a stored summary does not have the requested number of runs."""
     if stored_runs != runs:
         raise make_mismatch_error(path, f"a summary of {stored_runs:g} runs instead of {runs}")
 

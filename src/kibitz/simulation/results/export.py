@@ -20,11 +20,11 @@ def to_pandas(data: "xarray.Dataset", variable: str | None = None) -> "pandas.Da
     data
         A result of `simulate`, `sweep`, `race`, `league`, `compare`, `rehearse` or `trace`.
     variable
-        The variable to return, such as "regret": one row for each combination of its coordinates
-        (policy, run and stage). By default, the rows are the policies, swept values and runs, and the
-        columns all variables that have one value for each of them, such as `final_regret`; each arm
-        has a column of `n_pulls` and `n_looks` ("n_pulls_0", "n_pulls_1", ...). The rows of a trace
-        are the stages.
+        The variable to return, such as "regret", with one row for each combination of its coordinates
+        (policy, run and stage). By default, there is one row for each combination of policy, swept
+        values and run, and one column for each variable that has one value per row, such as
+        `final_regret`. `n_pulls` and `n_looks` have one column per arm ("n_pulls_0", "n_pulls_1",
+        ...). A trace has one row per stage.
     """
     import xarray
 

@@ -21,7 +21,7 @@ R = TypeVar("R", bound=tuple[Any, ...])
 
 
 def summarise(runs: R) -> R:
-    """Return the statistics of all recorded quantities, as a record of the same type."""
+    """Return the statistics of all recorded quantities, as a record of the same type as `runs`."""
     return type(runs)(*map(_statistics, runs))
 
 

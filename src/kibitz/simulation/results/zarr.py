@@ -162,8 +162,8 @@ class ZarrResults:
     def _labels_are_intact(self) -> bool:
         """Return whether the coordinates and the metadata on disk agree with the index.
 
-        They do not if a process was killed while it wrote them, or if one of the files is damaged or
-        deleted. The index holds everything that is needed to write them again.
+        They disagree if a process was killed while it wrote them, or if one of the files is damaged
+        or deleted. The index holds everything that is needed to write these files again.
         """
         *files, (root, expected_content) = self._make_label_files().items()
         try:
@@ -240,7 +240,10 @@ class ZarrResults:
             write_atomic(file, content)
 
     def _make_label_files(self) -> dict[Path, bytes]:
-        """Return the files of the coordinates and the metadata; the last file is the root's."""
+        """Return the content of the files with coordinates and metadata, by path.
+
+        The last file has the metadata of the whole folder.
+        """
         rows = np.arange(self.runs) if self.keep == "runs" else np.array(STATISTICS)
         coordinates: dict[str, tuple[tuple[str, ...], Array]] = {
             **{name: ((dim,), np.array(v)) for name, (dim, v) in self.axes.coordinates.items()},
@@ -330,7 +333,10 @@ class CheckedStore(LocalStore):
 
 
 def find_damage(content: bytes, size: int | None) -> str:
-    """Return what is wrong with a compressed chunk of `size` bytes, or "" if it is intact."""
+    """Return a description of the damage to a compressed chunk, or "" if the chunk is intact.
+
+    `size` is the expected number of bytes after decompression, or None if it is unknown.
+    """
     try:
         n_bytes = len(gzip.decompress(content))
     except (OSError, EOFError, zlib.error) as error:

@@ -280,7 +280,7 @@ def test_bucket_compact_erase_and_evaluate(kibitz, tmp_path):
     kibitz("agent", "ask", "checkout", "--store", store)
     kibitz("agent", "export", "checkout", log, "--store", store)
     message = kibitz("evaluate", log, "--arm", "blue")[2]
-    assert "LOG cannot evaluate this policy: it has no randomised visits" in message
+    assert "LOG cannot evaluate this policy: no reward of its randomised visits (1 so far)" in message
 
 
 def test_store_backup_restore_and_migrate(agent, kibitz, tmp_path):

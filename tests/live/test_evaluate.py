@@ -309,7 +309,7 @@ def test_clicks_that_are_known_before_missing_clicks_do_not_count_alone(memory, 
     with kibitz.agent(url, "s", arms=[*MEANS], seed=1, **arguments) as agent:
         agent.now = lambda: clock[0]
         agent.tell([(decision.id, 1) for decision in agent.ask(n=300) if rng.random() < 0.1])
-        with pytest.raises(ValueError, match="randomised visits, but their rewards are not known"):
+        with pytest.raises(ValueError, match="no reward of its randomised visits"):
             kibitz.evaluate(agent, "b")
         for _ in range(6):
             clock[0] += 50

@@ -362,8 +362,8 @@ def _explain_refusal(
         advice = "activate these arms and log more visits with a bucket"
     elif source.n_open:
         return (
-            f"log cannot evaluate this policy: it has {source.n_open:,} randomised visits, but their "
-            "rewards are not known; report them, or wait if silence counts as a reward"
+            "log cannot evaluate this policy: no reward of its randomised visits ("
+            f"{source.n_open:,} so far) is known; report them, or wait if silence counts as a reward"
         )
     else:
         reason = (

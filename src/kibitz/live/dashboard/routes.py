@@ -171,8 +171,10 @@ async def overview(call: Call) -> Overview:
 async def watch(call: Call) -> Response:
     """Stream a snapshot of an agent after each change, as server-sent events."""
     await call.check_agent()
-    feeds = call.state.feeds  # one feed for each agent, shared by all clients
-    feed = feeds.setdefault(call.agent.name, Feed(call.agent, call.state.changes))
+    feeds, name = call.state.feeds, call.agent.name  # all clients of an agent share its feed
+    feed = feeds.get(name)
+    if feed is None or feed.agent is not call.agent:  # the agent may have been created again
+        feed = feeds[name] = Feed(call.agent, call.state.changes)
     return open_stream(call, _stream(call, feed))
 
 

@@ -232,7 +232,7 @@ def eta(
     C: float = C_UCB1,
     C_0: float = C_0_UCB1,
 ) -> FloatArray:
-    r"""Return η_i(t), the part of h_i that vanishes as 1/log t (appendix A).
+    r"""Return η_i(t), the part of h_i that vanishes like 1/log t (appendix A).
 
     .. math:: h_i(t) = \log\frac{t x^2}{2 C \log t \sum_{j\ne i} x/(x+\Delta_j)} + \eta_i(t)
 
@@ -337,7 +337,7 @@ def sum_regret(
 ) -> Result:
     """Return the result of a bound from lower bounds `n_pulls` on the pulls of the sub-optimal arms.
 
-    `stages` holds the stage at which the pulls of each arm are attained.
+    `stages` holds the stage at which the lower bound of each arm is attained.
     """
     terms = expand_arms(
         constraint, np.broadcast_to(constraint.gaps * n_pulls, (*shape, len(constraint.gaps)))
@@ -434,7 +434,8 @@ def find_best_stages_scheduled(
 ) -> FloatArray:
     """Return for each arm the stage at which a_i(t) minus the expected looks is largest.
 
-    This function is `find_best_stages` for a schedule; it uses the search of `find_best_stage`.
+    This function does for a schedule what `find_best_stages` does for a constant rate. It uses the
+    search of `find_best_stage`.
     """
     best_stages = np.empty((*horizon.shape, len(arm_weights)))
     for index in np.ndindex(best_stages.shape):

@@ -328,7 +328,7 @@ def ftl_robin(
     r"""Return FTL-robin's bound, uniform in T (Lemma 1, whose proof the paper omits).
 
     FTL-robin pulls arm i only while the average of arm i or of the best arm deviates from its mean by
-    at least Δ_i/2. The probability that an average deviates that far at any time after n observations
+    at least Δ_i/2. The probability of such a deviation of an average at any time after n observations
     is at most :math:`e^{-ny_i}` with :math:`y_i=\Delta_i^2/(8\sigma^2)`. Every arm gets one more look
     in a period of K/ε stages (the paper prints 1/ε, D22). For looks in turn (`weights=None`) the
     bound is

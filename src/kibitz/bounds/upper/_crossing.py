@@ -107,8 +107,8 @@ def lookup_probability(
 ) -> FloatArray:
     """Return a bound on the probability of a failure, for indices into the table of speeds.
 
-    The index -1 stands for a speed below the table. A line of slope √ζ is crossed after u = κ with
-    probability at most exp(−κζ/2).
+    The index -1 stands for a speed below the table. The random walk crosses a line of slope √ζ
+    at some u ≥ κ with probability at most exp(−κζ/2).
     """
     column = np.searchsorted(t.zetas, zetas * (1 + 1e-12), side="right") - 1
     is_tabulated = (speeds >= 0) & (column >= 0)
@@ -219,7 +219,7 @@ def make_cells(
         )
         speed_index = np.searchsorted(t.speeds, period * (1 + 1e-12), side="right") - 1
         return Cells(n_stages, np.full(min_looks.size, speed_index), min_looks)
-    # t/F ≥ v from the stage after each edge on
+    # from the stage after each edge on, t/F ≥ v
     edges = np.ceil(t.speeds * (model.speed_unit * max_looks[:, None])) - 1
     edges = np.minimum(np.concatenate([np.zeros((min_looks.size, 1)), edges], axis=1), horizon)
     n_before_edge = count_stages(min_looks[:, None], cell_starts[1:, None], edges, rate)
@@ -236,8 +236,8 @@ def make_cells(
 def make_cell_starts(first_number: float, last_number: float, ratio: float) -> FloatArray:
     """Return the first numbers of cells that cover `first_number` to `last_number`.
 
-    Each number below 32 is its own cell. From 32 on, the first numbers of adjacent cells have about
-    this ratio. The last entry is the first number after all cells.
+    Each number below 32 is its own cell. From 32 on, `ratio` is about the ratio of the first numbers
+    of adjacent cells. The last entry is the first number after all cells.
     """
     log_range = math.log(max(last_number / MAX_SINGLE, 1.0))
     n = min(math.ceil(log_range / math.log(ratio)), MAX_CELLS) + 1

@@ -66,7 +66,7 @@ FACTORS = tuple(
 )  #: The factors τ of the profiles.
 REFERENCE = "kibitzer"  # the other policies are compared with this policy, if it takes part
 # With one observer, UCB is the same as UCB1-Double. scout is for graphs, and the policies of the last
-# line are for means that change; the problems of this league have neither.
+# line are for means that change. This league has neither graphs nor means that change.
 EXCLUDED = {
     "ucb", "scout",
     "lookout", "sw_ucb", "d_ucb", "glr_ucb",
@@ -320,7 +320,7 @@ class Games(NamedTuple):
         return self.policies.index(REFERENCE) if REFERENCE in self.policies else 0
 
     def by_looks(self) -> "dict[str, Games]":
-        """Return the settings with active looks at each rate, with unfair looks, and on each graph.
+        """Return the settings, grouped by active looks at each rate, unfair looks, and each graph.
 
         The keys are the rates as text, "unfair", and the names of the graphs.
         """

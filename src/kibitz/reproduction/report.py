@@ -101,7 +101,7 @@ def reproduce(
     Parameters
     ----------
     folder
-        The folder, which is created if necessary. Results in its `data/` are not computed again.
+        The folder, which is created if necessary. Existing results in its `data/` are reused.
     seed
         The seed of all random numbers.
     part

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-MIN_STANDARD_ERRORS = 3.0  # an estimate this many standard errors from its limit decides
+MIN_STANDARD_ERRORS = 3.0  # a statement is undecided if its estimate is closer to the limit
 #: The sign for a statement that holds, fails or is undecided.
 SIGNS = {True: "✓", False: "✗", None: "?"}
 
@@ -95,7 +95,7 @@ class Verdict(NamedTuple):
 def outcome(statements: Sequence[Statement]) -> str:
     """Return "confirmed", "partly confirmed" or "not confirmed" (all, some or no statements hold).
 
-    Without a statement that holds or fails, the outcome is "undecided".
+    If all statements are undecided, the outcome is "undecided".
     """
     results = {statement.holds for statement in statements}
     if results == {True}:

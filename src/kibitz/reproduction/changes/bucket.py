@@ -1,9 +1,9 @@
-"""The cost of a change against the rate of looks, if each look costs something.
+"""The cost of a change against the rate of looks, if looks have a cost.
 
 Source: Our own plan for changes.
 
 Measured: whether the cost at the rate that `kibitz.plan_changes` recommends is at most 10 % above the
-smallest measured cost, and whether the predicted cost is within 15 % of the measured one at every
+smallest measured cost, and whether the predicted cost is within 15 % of the measured cost at every
 rate at which the plan is not rough.
 """
 

@@ -56,7 +56,7 @@ SCOUT = "scout"
 
 
 def make_policies() -> dict[str, Policy]:
-    """Return the compared policies by label; the labels are those of the literature."""
+    """Return the compared policies, labelled as in the literature."""
     return {
         "UCB-N": ucb(2.0),
         "TS-N": thompson(),

@@ -140,8 +140,8 @@ def rise_delay(
 
     - :math:`(K-1)D/\epsilon` if looks go in turn to the K − 1 arms that are not pulled,
     - :math:`KD/\epsilon` if looks are random with uniform weights,
-    - :math:`(D+8(K-2)^{3/4}/d^2)/\epsilon` for the policy `lookout`, whose looks stay with an arm
-      while it is suspicious.
+    - :math:`(D+8(K-2)^{3/4}/d^2)/\epsilon` for the policy `lookout`, which repeats looks at an
+      arm while the arm is suspicious.
 
     These formulas are approximations, not bounds. The formula for `lookout` was fitted to simulations
     (:func:`kibitz.plan_changes` states its accuracy). The delay is infinite if there are no looks or

@@ -90,7 +90,7 @@ def solve_with_progress(
     seen: ObservedCounts,
     progress: Callable[[str, float], None],
 ) -> Optimum:
-    """Compute `bayes_optimal`; after each stage, call `progress` with a label and a share."""
+    """Compute `bayes_optimal`, and report the completed share to `progress` after each stage."""
     n_stages = whole(horizon, "horizon", 1)
     period = NEVER if every is None else whole(every, "every", 1)
     current_stage = whole(stage, "stage", 1, n_stages)

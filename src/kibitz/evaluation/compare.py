@@ -1,4 +1,4 @@
-"""Paired comparison of policies: differences, intervals, tests, correction for many tests.
+"""Paired comparisons of policies: differences, intervals, tests, and corrections for many tests.
 
 All policies of a result get the same rewards and looks (common random numbers), so regrets are
 subtracted run by run. The differences are then averaged within each *unit*: a run if all policies

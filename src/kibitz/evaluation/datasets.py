@@ -143,7 +143,7 @@ def draw_problems(tests: list[RecordedTest], n: int = N_TESTS) -> dict[str, Prob
 
 
 def _sort_key(name: str) -> tuple[int, str]:
-    """Sort numbers by value and other names after them."""
+    """Return a sort key that orders numbers by value and puts other names after all numbers."""
     return (int(name), "") if name.isdigit() else (10**18, name)
 
 

@@ -124,9 +124,10 @@ def unfair_weights(kind: str, gaps: FloatArray) -> FloatArray:
     Parameters
     ----------
     kind
-        "never the best": weight 0 on the best arms, equal weights on the others. "only the worst":
-        all weight on the arms with the largest gap. "rarely the best": weight 0.001 on the best arms,
-        equal weights on the others. "1/gap²": weights proportional to 1/Δ², and 0 on the best arms.
+        "never the best": weight 0 on the best arms, equal weights on the other arms. "only the
+        worst": all weight on the arms with the largest gap. "rarely the best": weight 0.001 on the
+        best arms, equal weights on the other arms. "1/gap²": weights proportional to 1/Δ², and 0 on
+        the best arms.
     gaps
         The gaps Δ of the arms, not all 0.
     """

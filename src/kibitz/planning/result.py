@@ -33,8 +33,8 @@ class Plan:
     rate, n_looks
         The rate of looks ε and the expected number of looks εT: the values given by `at`, or the
         recommended values. If looks have a cost, the recommended rate has the largest net saving.
-        Otherwise it is the smallest of `rates` that saves at least half as much as a look at every
-        stage would save.
+        Otherwise the recommended rate is the smallest of `rates` that saves at least half as much as
+        a look at every stage would save.
     rate_range
         The range of the recommended rate over draws from a posterior distribution, from the 10 % to
         the 90 % quantile; None if there are no draws or `at` is given.

@@ -84,7 +84,11 @@ def compute_ell(x: FloatArray, beta: float) -> FloatArray:
 
 
 class Looks(NamedTuple):
-    """The relevant looks, and the units in which the arguments of the tables are measured."""
+    """The relevant looks, and the units of the arguments of the tables.
+
+    If the policy chooses its looks, all looks are relevant. If the observer is passive, only looks at
+    the best arm are relevant.
+    """
 
     table: FloatArray  # the table of active or of passive looks
     start: float  # κ of this table
@@ -120,7 +124,10 @@ def lookup_probability(
 
 
 def compute_periodic_constant(t: Tables) -> FloatArray:
-    """Return C_per(v) = ∫ v p̂(v, ζ) dζ for the speeds v of the table, by an upper Riemann sum."""
+    """Return C_per(v) = ∫ v p̂(v, ζ) dζ for the speeds v of the table, by an upper Riemann sum.
+
+    Here p̂ is the table for active looks.
+    """
     return _integrate(t, t.speeds[:, None] * t.active, t.speeds, float(t.starts[0]))
 
 
@@ -146,8 +153,9 @@ def _integrate(t: Tables, heights: FloatArray, speeds: FloatArray, start: float)
 def compute_random_constant(t: Tables, rate: float, is_passive: bool = False) -> float:
     r"""Return E C̃(1 + W/ε), the constant for random arrivals: Ĉ(ε) or, for passive looks, C_P(ε).
 
-    P(W ≥ w) = exp(−λ_w), where λ_w is :func:`compute_chernoff_exponent`. For passive looks, `rate` is
-    K times the rate of looks at the best arm.
+    The distribution of W is given by P(W ≥ w) = exp(−λ_w), where λ_w is
+    :func:`compute_chernoff_exponent`. C̃ is :func:`compute_largest_constant`. For passive looks,
+    `rate` is K times the rate of looks at the best arm.
     """
     constants, last_speed = compute_largest_constant(t, is_passive), t.speeds[-1]
 
@@ -165,7 +173,7 @@ def compute_random_constant(t: Tables, rate: float, is_passive: bool = False) ->
 
 
 def compute_zero_constant(t: Tables, s: float) -> float:
-    """Return C_0(s) = ∫_0^s p_0, by an upper Riemann sum."""
+    """Return C_0(s) = ∫_0^s p_0 by an upper Riemann sum, where p_0 is the table `from_zero`."""
     ends = np.minimum(np.append(t.stages, np.inf), s)
     return float(ends[0] + (np.diff(ends) * t.from_zero).sum())
 
@@ -254,7 +262,10 @@ def count_stages(
 
 
 def expect_arrival(k: FloatArray, m: FloatArray, rate: float) -> FloatArray:
-    """Return E min(G_k, m) = (k/ε) P(G_{k+1} ≤ m + 1) + m P(G_k > m); `rate` is ε."""
+    """Return E min(G_k, m) = (k/ε) P(G_{k+1} ≤ m + 1) + m P(G_k > m).
+
+    G_k is the stage of the k-th relevant look, and ε is `rate`.
+    """
     k, m = np.broadcast_arrays(k, m)
     p_later = 1 - _compute_arrival_probability(k, m, rate)
     finite_m = np.where(np.isinf(m), 0.0, m)

@@ -255,11 +255,12 @@ def bound_exploration(
 
     .. math:: E\sum_{n\ge1}\exp\Big(-\frac n2\big(\Delta-z-\sqrt{2\ell(1+V_n)/n}\big)_+^2\Big)
 
-    `room` holds Δ − z. `own_rate` is ε_i, the rate of looks at the arm if looks are passive. X_i does
-    not include the first pull of the arm. The sum is over cells of n, each evaluated at its first n,
-    and over cells of V_n, each evaluated at its largest value. For Gaussian rewards the summand is
-    the probability that a standard normal variable exceeds (Δ − z)√n − √(2ℓ). X_i is infinite where
-    Δ − z is not positive, or much smaller than the largest Δ − z.
+    docs/kibitzer_proof.md defines ℓ and V_n. `room` holds Δ − z. `own_rate` is ε_i, the rate of looks
+    at the arm if looks are passive. X_i does not include the first pull of the arm. The sum is over
+    cells of n, each evaluated at its first n, and over cells of V_n, each evaluated at its largest
+    value. For Gaussian rewards the summand is the probability that a standard normal variable exceeds
+    (Δ − z)√n − √(2ℓ). X_i is infinite where Δ − z is not positive, or much smaller than the largest Δ
+    − z.
     """
     result = np.full(room.shape, math.inf)
     is_never_shown = model.looks == "passive" and own_rate == 0

@@ -69,7 +69,7 @@ def run(file: Files, **options: Any) -> Data:
 
 
 def measure_totals(data: Data, rate: float) -> Any:
-    """Return the regret after the rise and the cost of looks until the next change, for each run."""
+    """Return the regret after the rise plus the cost of looks until the next change, for each run."""
     regret = data["rates"]["regret"].isel(policy=0).sel(rate=rate)
     return regret.isel(stage=1) - regret.isel(stage=0) + COST * rate * HORIZON
 

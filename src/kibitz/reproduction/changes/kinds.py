@@ -136,7 +136,7 @@ def choose_setting(ratios: dict[str, Any], name: str, rate: float) -> str:
 
 
 def compare(ratios: dict[str, Any], label: str, rate: float, kinds: Any) -> Estimate:
-    """Return the geometric mean of the regret relative to lookout over the problems of some kinds.
+    """Return the geometric mean of the regret relative to lookout over problems of the given kinds.
 
     The standard error is computed over problems, so it includes the noise of the runs.
     """

@@ -1,4 +1,4 @@
-"""All policies on the same random problems: active looks at rates from 0 to 1, and unfair looks.
+"""A comparison of all policies on the same random problems, with active and with unfair looks.
 
 Source: Not in the paper.
 

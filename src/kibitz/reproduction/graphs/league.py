@@ -1,4 +1,4 @@
-"""All policies for graphs on the same random graphs and problems.
+"""A comparison of all policies for graphs on the same random graphs and problems.
 
 Source: Our own experiment.
 

@@ -1,9 +1,9 @@
-"""One arm, the hub, shows all arms; every other arm shows only itself. Which arm is the hub?
+"""UCB on graphs in which one arm, the hub, shows all arms, and every other arm only itself.
 
 Source: Wu, György and Szepesvári (2015) for the constant C*.
 
-Measured: with the best arm as hub, whether the regret of UCB stops growing; with any other hub,
-whether it is linear in log T, with a slope of at least the smallest possible slope C*.
+Measured: whether the regret of UCB stops growing if the hub is the best arm; and whether, for any
+other hub, the regret is linear in log T with a slope of at least the smallest possible slope C*.
 """
 
 import math

@@ -1,4 +1,4 @@
-"""Graphs in the bounds: the check of the matrix Q, and the cheapest way to observe every arm.
+"""Check the matrix Q of a graph, and find the cheapest pulls that observe every arm.
 
 `shows` is the matrix Q: a pull of arm i shows arm j with probability Q_ij. Without a graph, a pull
 shows only its own reward, and Q is the identity matrix. Q is a sparse matrix in all modules.

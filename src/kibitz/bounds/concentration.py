@@ -64,9 +64,10 @@ def phi(x: ArrayLike) -> float | FloatArray:
 def block_radius(
     t: ArrayLike, start: float, stop: float, delta: ArrayLike, sd: float = 1.0
 ) -> float | FloatArray:
-    r"""Return a radius for the averages Z̄_t with T_1 ≤ t ≤ T_2.
+    r"""Return a confidence radius for the averages Z̄_t with T_1 ≤ t ≤ T_2.
 
-    With probability at least 1 − δ, no such average exceeds its radius
+    Z̄_t is the average of t centred observations. With probability at least 1 − δ, none of these
+    averages exceeds its radius
 
     .. math:: \sqrt{(2\sigma^2/t)\,\phi(T_2/T_1)\log(1/\delta)} .
 
@@ -117,7 +118,8 @@ def maximal(
 ) -> float | FloatArray:
     r"""Return a bound on P(∃t ≤ T: Z̄_t ≥ :func:`maximal_radius`), the maximal inequality.
 
-    The bound is at most 1. The printed form is 1 for δ > 0.2, where Lemma 4 does not apply.
+    Z̄_t is the average of t centred observations. The bound is at most 1. The printed form is 1 for
+    δ > 0.2, where Lemma 4 does not apply.
 
     Parameters
     ----------

@@ -63,7 +63,7 @@ def draw_tree(rng: Generator, n: int) -> Matrix:
 
 
 def draw_nearest(rng: Generator, n: int) -> Matrix:
-    """Return the directed graph in which each of n points in the plane shows its two neighbours."""
+    """Return a graph in which each of n random points in the plane shows its two nearest points."""
     points = rng.random((n, 2))
     distances = np.linalg.norm(points[:, None] - points, axis=2)
     shows = np.eye(n)
@@ -73,7 +73,7 @@ def draw_nearest(rng: Generator, n: int) -> Matrix:
 
 
 def draw_blocks(rng: Generator, n: int) -> Matrix:
-    """Return a graph with edge probability 0.3 within each of two groups, and 0.02 between them."""
+    """Return a graph with edge probability 0.3 within each of two groups, and 0.02 between groups."""
     group = rng.integers(0, 2, n)
     return np.maximum(np.where(group[:, None] == group, 0.3, 0.02), np.eye(n))
 
@@ -91,7 +91,7 @@ def draw_popular(rng: Generator, n: int) -> Matrix:
 
 
 def draw_decay(rng: Generator, n: int) -> Matrix:
-    """Return probabilities that halve with the distance on a line, with the arms in random order."""
+    """Return the probabilities 0.5^distance for arms in random order on a line."""
     place = rng.permutation(n)
     return np.asarray(0.5 ** np.abs(np.subtract.outer(place, place)))
 

@@ -149,7 +149,7 @@ def league(
     seed: Seed,
     **options: Any,
 ) -> "xarray.Dataset":
-    """Compare policies on random problems, each with five kinds of looks, and rank them.
+    """Rank policies by their regret on random problems, each with five kinds of looks.
 
     Each problem has five settings. In four settings the policy chooses the arm of each look, and
     looks arrive at the rates 0, 0.01, 0.1 and 1. In the fifth setting looks arrive at the rate 0.1
@@ -337,7 +337,7 @@ class Games(NamedTuple):
         return {**groups, **{name: self._select(looks == name) for name in names}}
 
     def _select(self, is_selected: NDArray[np.bool_]) -> "Games":
-        """Return only the settings that are selected."""
+        """Return the games of the selected settings."""
         settings = np.flatnonzero(is_selected)
         return Games(
             self.policies,

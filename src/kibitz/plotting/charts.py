@@ -538,7 +538,7 @@ def _format_coordinate(name: str, value: Any) -> str:
 
 
 def count_runs(values: "xarray.DataArray") -> int:
-    """Return the number of runs behind a variable of a result."""
+    """Return the number of runs in a variable of a result."""
     if "statistic" in values.dims:
         return int(values.sel(statistic="count").max())
     return values.sizes["run"]

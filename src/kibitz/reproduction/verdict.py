@@ -61,7 +61,7 @@ class Parameter(NamedTuple):
 
     @property
     def comparison(self) -> str:
-        """Whether the two values are the same: "same", "differs" or "not stated"."""
+        """The comparison of the two values: "same", "differs" or "not stated"."""
         if self.paper.startswith("not stated"):
             return "not stated"
         return "same" if self.paper == self.here else "differs"

@@ -108,7 +108,10 @@ def hidden_rise(
 
 
 def _evaluate_leading(look_rate: float, horizon: float, change: float, pulls: float) -> float:
-    """Return the leading form for d − Δ = 1; 0 if its window is longer than the horizon."""
+    """Return the leading form of `hidden_rise` divided by d − Δ.
+
+    The result is 0 if the window of this form is longer than the horizon.
+    """
     share = pulls / horizon
     information = (look_rate + share) * change**2
     if information == 0 or 2 / information > horizon:
@@ -117,7 +120,7 @@ def _evaluate_leading(look_rate: float, horizon: float, change: float, pulls: fl
 
 
 def _evaluate_proved(look_rate: float, horizon: float, change: float, pulls: float) -> float:
-    """Return the proved form for d − Δ = 1."""
+    """Return the proved form of `hidden_rise` divided by d − Δ."""
     m = np.unique(np.floor(np.geomspace(1, horizon, N_WINDOWS)))[:, None]
     a = np.maximum(1.0, np.ceil(m * np.geomspace(1e-6, 1, N_PULLS)))
     pulls_in_window = pulls / np.floor(horizon / m)

@@ -138,7 +138,7 @@ def compute_h(constraint: Constraint, t: FloatArray) -> FloatArray:
 
 
 def compute_kl(one_minus_p: FloatArray, log_inverse_q: FloatArray) -> FloatArray:
-    """Return kl(P, Q) where P > Q and 0 elsewhere.
+    """Return the Bernoulli divergence kl(P, Q) where P > Q, and 0 elsewhere.
 
     P is 1 - one_minus_p and Q is exp(-log_inverse_q).
 
@@ -349,7 +349,10 @@ def sum_regret(
 
 
 def make_log_stages(first_stage: float, last_stage: float, n: int) -> FloatArray:
-    """Return at most n whole stages from first to last, about evenly spaced in their logarithm."""
+    """Return at most n whole stages, about evenly spaced in their logarithm.
+
+    The stages run from `first_stage` to `last_stage`.
+    """
     if last_stage - first_stage < n:
         return np.arange(first_stage, last_stage + 1)
     # in a narrow range of large stages, rounding would make the logarithms equal

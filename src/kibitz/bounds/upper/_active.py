@@ -229,7 +229,10 @@ def etc_ocucb(
 def _sum_epochs(
     gaps: FloatArray, rate: FloatArray, rho: float, constant: float, last_epochs: FloatArray
 ) -> FloatArray:
-    """Return the terms of the sum over epochs, without C_η; arm i takes part up to epoch m_i."""
+    """Return the terms of the sum over epochs in `etc_ocucb`, without the factor C_η.
+
+    Arm i takes part up to its last epoch m_i.
+    """
     terms = np.zeros(last_epochs.shape)
     for m in range(int(last_epochs.max()) + 1):
         first_eliminated_rank = (

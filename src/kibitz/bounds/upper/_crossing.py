@@ -1,4 +1,4 @@
-r"""Probabilities that the best arm's average is too low, for kibitzer's upper bound.
+r"""Bounds on the probability that the best arm's average is too low, for kibitzer's upper bound.
 
 For a random walk S with independent 1-sub-Gaussian steps, the tables hold upper bounds on
 
@@ -35,7 +35,7 @@ STEPS_PER_E = 128  # the tables store logarithms in units of 1/128
 
 
 class Tables(NamedTuple):
-    """The tables for one value of β."""
+    """The tables of crossing probabilities for one value of β."""
 
     b: float
     beta: float
@@ -50,7 +50,7 @@ class Tables(NamedTuple):
 
 @functools.cache
 def load_tables(b: float, beta: float) -> Tables:
-    """Return the tables for these parameters of the index; raise ValueError if none exist."""
+    """Return the tables for the parameters b and β; raise ValueError if there are no such tables."""
     with (files("kibitz.bounds") / "kibitzer.npz").open("rb") as file, np.load(file) as table_file:
         if b != table_file["b"]:
             expected_b = (
@@ -109,7 +109,7 @@ def make_looks(t: Tables, n_arms: int, rate: float, looks: str) -> Looks:
 def lookup_probability(
     t: Tables, looks: Looks, speeds: NDArray[np.intp], zetas: FloatArray
 ) -> FloatArray:
-    """Return a bound on the probability of a failure, for indices into the table of speeds.
+    """Return a bound on the probability of a failure, given indices of speeds in the table.
 
     The index -1 stands for a speed below the table. The random walk crosses a line of slope √ζ
     at some u ≥ κ with probability at most exp(−κζ/2).
@@ -207,7 +207,10 @@ class Cells(NamedTuple):
 
 
 def find_end(looks: Looks, min_threshold: float) -> float:
-    """Return the number of relevant looks at which the cells end, if z ≥ `min_threshold`."""
+    """Return a number of relevant looks after which failures are negligible.
+
+    This holds for every threshold z ≥ `min_threshold`.
+    """
     return math.ceil(2 * NEGLIGIBLE_EXPONENT * looks.zeta_unit / (looks.start * min_threshold**2))
 
 
@@ -215,7 +218,7 @@ def find_end(looks: Looks, min_threshold: float) -> float:
 def make_cells(
     b: float, beta: float, n_arms: int, rate: float, horizon: float, looks: str, min_threshold: float
 ) -> Cells:
-    """Return cells that cover the stages after the first relevant look; see `make_looks`."""
+    """Return cells that cover the stages after the first relevant look; `Looks` defines relevant."""
     t = load_tables(b, beta)
     model = make_looks(t, n_arms, rate, looks)
     cell_starts = make_cell_starts(1.0, min(find_end(model, min_threshold), horizon), LOOK_RATIO)
@@ -257,7 +260,10 @@ def make_cell_starts(first_number: float, last_number: float, ratio: float) -> F
 def count_stages(
     low: FloatArray, high: FloatArray, last_stage: FloatArray, rate: float
 ) -> FloatArray:
-    """Return the expected number of stages t ≤ last_stage with low ≤ F(t) < high."""
+    """Return the expected number of stages t ≤ last_stage with low ≤ F(t) < high.
+
+    F(t) is the number of relevant looks before stage t.
+    """
     return expect_arrival(high, last_stage, rate) - expect_arrival(low, last_stage, rate)
 
 

@@ -60,7 +60,7 @@ def list_rates() -> list[float]:
 
 
 def run(file: Files, **options: Any) -> Data:
-    """Simulate lookout through a rise, for each rate."""
+    """Simulate lookout on a problem in which an arm rises, for each rate."""
     data = sweep(
         make_problem(N_ARMS, HORIZON), active, lookout(), rate=list_rates(), horizon=2 * HORIZON,
         stages=[HORIZON, 2 * HORIZON], file=file("rates"), **options,

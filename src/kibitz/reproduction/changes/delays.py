@@ -71,7 +71,7 @@ def make_feedback(looks: str, rate: float) -> Feedback:
 
 
 def run(file: Files, **options: Any) -> Data:
-    """Simulate lookout through a rise, for each number of arms and each rate."""
+    """Simulate lookout on problems in which an arm rises, for each number of arms and each rate."""
     return {
         str(n_arms): sweep(
             make_problem(n_arms, HORIZON), make_feedback, lookout(), looks=[CHOSEN, RANDOM],

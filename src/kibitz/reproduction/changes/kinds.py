@@ -81,7 +81,7 @@ def make_policies() -> dict[str, Policy]:
 
 
 def make_problem(kind: str, number: int) -> Problem:
-    """Return the random problem of a kind with a given number."""
+    """Return a random problem of the given kind; `number` selects one of the problems."""
     rng = np.random.default_rng([PROBLEM_SEED, list(KINDS).index(kind), number])
     means = rng.normal(0, SPREAD, N_ARMS)
     if kind == "season":

@@ -51,7 +51,7 @@ EARLY_STAGE_SHARE = 0.1  #: The regret at r = 1 is compared with the regret at t
 
 
 def make_feedback(probability: float) -> Feedback:
-    """Return the feedback in which a pull shows each other arm with a probability."""
+    """Return the feedback in which a pull shows each other arm with the given probability."""
     return graph(np.full((len(MEANS), len(MEANS)), probability), loops=True)
 
 

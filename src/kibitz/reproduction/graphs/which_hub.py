@@ -52,14 +52,14 @@ MIN_R_SQUARED = 0.95  #: Smallest R² of a straight line.
 
 
 def make_shows(hub: int) -> Any:
-    """Return the matrix of the graph in which one arm shows all arms."""
+    """Return the matrix of the graph in which the hub shows all arms."""
     shows = np.eye(len(MEANS))
     shows[hub] = 1
     return shows
 
 
 def make_feedback(hub: int) -> Feedback:
-    """Return the feedback of the graph in which one arm shows all arms."""
+    """Return the feedback of the graph in which the hub shows all arms."""
     return graph(make_shows(hub))
 
 

@@ -154,7 +154,7 @@ def ucb_passive(
     sd: float = 1.0,
     details: bool = False,
 ) -> Result:
-    """Return the bound of Theorem 3: the smaller of :func:`ucb_log` and :func:`ucb_rate` for each arm.
+    """Return the bound of Theorem 3, the smaller of :func:`ucb_log` and :func:`ucb_rate` per arm.
 
     This is UCB's best bound in closed form; :func:`ucb_sharp` is never larger. The bound is at most
     :func:`~kibitz.bounds.upper.trivial`.

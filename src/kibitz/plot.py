@@ -1,4 +1,4 @@
-"""Figures of results: each function draws a result into matplotlib axes and returns the axes.
+"""Functions that draw results into matplotlib axes and return the axes.
 
 The functions need the extra `figures`. `kibitz --plot`, the report of `kibitz reproduce` and these
 functions share one implementation.

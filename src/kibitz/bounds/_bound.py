@@ -2,10 +2,10 @@
 
 A bound can be called in two ways: with `(problem, feedback, horizon, ...)`, or with plain numbers in
 the order `(gaps, rate, weights, horizon, ...)`. A bound omits the arguments on which it does not
-depend. A bound for a graph takes `(gaps, shows, horizon, ...)`, with the looks as options. The
-decorator `bound` converts a call of the first kind into a call of the second kind, and adds the
-descriptions of shared parameters to the docstring. In a function of means (`summary`), a problem may
-also replace the means in a call of the second kind.
+depend. A bound for a graph takes `(gaps, shows, horizon, ...)`; the rate and the weights of looks are
+options. The decorator `bound` converts a call of the first kind into a call of the second kind, and
+adds the descriptions of shared parameters to the docstring. `summary` also accepts a problem in place
+of the means in a call of the second kind.
 """
 
 import functools
@@ -43,7 +43,7 @@ PARAMETERS = {
     ":func:`~kibitz.bounds.upper.trivial`; without a horizon the bound holds for all T.",
     "log_horizon": "log T, from 0 to 1e50; a number or an array.",
     "stage": "The stage t ≥ 1, not necessarily whole; a number or an array.",
-    "C, C_0": "The constants of the sub-logarithmic algorithm; the defaults are those of UCB1.",
+    "C, C_0": "The constants of the sub-logarithmic algorithm; the defaults are UCB1's constants.",
     "x": "The height x to which arm i is raised above the best arm: one number for all arms, or one\n"
     "number per arm; the default is Δ_i.",
     "variant": '"clip" or "sharp", see `observation_constraint`; both variants are proved.',
@@ -53,8 +53,8 @@ PARAMETERS = {
     "details": "Whether to return a `Bound` with the total, the terms per arm, and the stages.",
     "exploration": "The constant c of UCB's index, greater than 4 sd².",
     "sd": "The sub-Gaussian scale σ of the rewards.",
-    "c_eta": "OCUCB-n's constant C_η. The literature gives no value; the bound is only as\n"
-    "good as this number.",
+    "c_eta": "OCUCB-n's constant C_η. The literature gives no value. The bound holds only\n"
+    "if this argument is at least the true constant.",
     "rho": "The parameter ρ of OCUCB-n, in [1/2, 1].",
     "alpha": "The parameter α of ETC, at least `variance`.",
     "variance": "The variance proxy c of the rewards.",
@@ -83,7 +83,7 @@ class Bound(NamedTuple):
     stages: FloatArray | None  # where the bound is attained: one stage, or one stage per arm
 
     def rescale(self, unit: float) -> "Bound":
-        """Return the bound in units of the rewards; it was computed in units of `unit`."""
+        """Convert the bound from units of `unit` to units of the rewards."""
         return Bound(self.total * unit, self.terms * unit, self.stages)
 
 
@@ -91,7 +91,7 @@ Result: TypeAlias = float | FloatArray | Bound
 
 
 class BoundFunction(Protocol[P, R]):
-    """The type of a bound, which can be called in two ways."""
+    """The type of a bound function, which accepts a problem or plain numbers."""
 
     __name__: str
 
@@ -144,10 +144,10 @@ def bound(
     observer
         "passive" or "active" if the bound holds only for this observer; None if it holds for both.
     arrivals
-        "random": the bound is for random arrivals; periodic arrivals become a schedule, which not
-        every bound accepts. "periodic": looks must arrive every n stages, and all looks must show the
-        same arm; the bound gets the rate 1/n. "any": the bound gets the rate of random or periodic
-        arrivals.
+        "random": the bound is for random arrivals. Periodic arrivals are converted to a schedule,
+        which not every bound accepts. "periodic": looks must arrive every n stages, and all looks
+        must show the same arm; the bound gets the rate 1/n. "any": the bound gets the rate of random
+        or periodic arrivals.
     paid
         Whether the bound accepts feedback in which looks have a cost.
     """
@@ -256,7 +256,10 @@ def _read_rate(feedback: Feedback, arrivals: str) -> dict[str, Any]:
 
 
 def _check_one_arm(feedback: Feedback, gaps: FloatArray) -> None:
-    """Raise ValueError unless all looks show the same arm, which makes their number deterministic."""
+    """Raise ValueError unless all looks show the same arm.
+
+    The number of looks at each arm is then deterministic.
+    """
     if check_weights(feedback.weights, gaps).max() < 1:
         raise invalid("feedback", "a model whose looks all show the same arm", feedback)
 
@@ -322,5 +325,5 @@ def invert(gaps: FloatArray) -> FloatArray:
 
 
 def multiply(scales: FloatArray, brackets: FloatArray) -> FloatArray:
-    """Return scales * brackets; the product is 0 where the scale is 0 and the bracket infinite."""
+    """Return scales * brackets; where the scale is 0, the product is 0 even for infinite brackets."""
     return np.asarray(np.where(scales > 0, scales * np.where(scales > 0, brackets, 0.0), 0.0))

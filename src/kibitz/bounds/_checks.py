@@ -41,7 +41,7 @@ def check_array(
 
 
 def check_gaps(gaps: ArrayLike) -> FloatArray:
-    """Return the gaps as an array; raise ValueError if they are invalid or beyond 1e-50 to 1e50.
+    """Return the gaps as an array; raise ValueError unless each gap is 0 or from 1e-50 to 1e50.
 
     At least one gap must be 0.
     """
@@ -52,7 +52,10 @@ def check_gaps(gaps: ArrayLike) -> FloatArray:
 
 
 def check_any_gaps(gaps: ArrayLike) -> FloatArray:
-    """Return the gaps as an array; raise ValueError unless they are ≥ 0, finite and one gap is 0."""
+    """Return the gaps as an array; raise ValueError unless all gaps are finite and ≥ 0.
+
+    At least one gap must be 0.
+    """
     condition = "a list of finite numbers ≥ 0"
     values = check_array("gaps", gaps, condition, lambda x: (x >= 0) & np.isfinite(x), min_size=0)
     if values.ndim != 1:
@@ -168,7 +171,7 @@ def check_choice(name: str, value: str, *choices: str) -> str:
 
 
 def check_shapes(**arrays: FloatArray) -> tuple[int, ...]:
-    """Return the common shape of the arguments; raise ValueError if they cannot be broadcast."""
+    """Return the broadcast shape of the arrays; raise ValueError if they cannot be broadcast."""
     shapes = [array.shape for array in arrays.values()]
     try:
         return np.broadcast_shapes(*shapes)
@@ -180,7 +183,7 @@ def check_shapes(**arrays: FloatArray) -> tuple[int, ...]:
 
 
 class Setting(NamedTuple):
-    """The arguments of a bound. `shape` is the broadcast shape of rate and horizon."""
+    """The checked arguments of a bound. `shape` is the broadcast shape of rate and horizon."""
 
     gaps: FloatArray
     rate: FloatArray | Schedule
@@ -199,7 +202,8 @@ def check_setting(
 ) -> Setting:
     """Return the arguments of a bound as arrays.
 
-    Raise ValueError if they are invalid, or if `reject_schedule` is true and `rate` is a schedule.
+    Raise ValueError if an argument is invalid, or if `reject_schedule` is true and `rate` is a
+    schedule.
     """
     delta, horizons = check_gaps(gaps), check_horizon(horizon)
     p = check_weights(weights, delta)

@@ -1,4 +1,4 @@
-"""Graphs in the bounds: the check of the matrix Q, and the cheapest way to observe every arm.
+"""Check the matrix Q of a graph, and find the cheapest pulls that observe every arm.
 
 `shows` is the matrix Q: a pull of arm i shows arm j with probability Q_ij. Without a graph, a pull
 shows only its own reward, and Q is the identity matrix. Q is a sparse matrix in all modules.
@@ -54,7 +54,7 @@ def check_shows(shows: Any, n_arms: int | None = None) -> "csr_array":
 
 
 def read_shows(feedback: Feedback, n_arms: int) -> "csr_array":
-    """Return the matrix Q of a feedback model; Q is the identity matrix without a graph."""
+    """Return the matrix Q of a feedback model, which is the identity matrix without a graph."""
     from scipy.sparse import csr_array, eye_array
 
     if feedback.observer == "full":
@@ -80,14 +80,15 @@ def solve_cover(
     needs: FloatArray,
     budgets: Sequence[tuple[NDArray[np.intp], float]] = (),
 ) -> FloatArray | None:
-    """Return the cheapest n ≥ 0 with Σ_i n_i matrix[i, j] ≥ needs[j] for all j.
+    """Return the cheapest numbers of pulls n ≥ 0 with Σ_i n_i matrix[i, j] ≥ needs[j] for all j.
 
-    Each budget (rows, limit) adds the constraint Σ_{i in rows} n_i ≤ limit. The result is None if no
-    n satisfies all constraints. The cost of the solution is accurate to about one part in 10⁸.
+    The cost of n is Σ_i costs[i] n_i. Each budget (rows, limit) adds the constraint
+    Σ_{i in rows} n_i ≤ limit. The result is None if no n satisfies all constraints. The cost of the
+    solution is accurate to about one part in 10⁸.
 
     The program is solved in units in which the costs and the constraints are about 1. Let m_j be the
     cost of the cheapest arm that satisfies constraint j alone. Without budgets, the smallest cost is
-    at least max_j m_j and at most Σ_j m_j, which is the unit of the costs.
+    at least max_j m_j and at most Σ_j m_j. The unit of the costs is Σ_j m_j.
     """
     from scipy.optimize import linprog
     from scipy.sparse import csr_array, diags_array, vstack

@@ -133,19 +133,19 @@ def rise_delay(
     threshold: float,
     looks: str = "watch",
 ) -> float | FloatArray:
-    r"""Return about how many stages pass until looks show that an arm that is not pulled has risen.
+    r"""Return the approximate mean number of stages until looks detect the rise of an unpulled arm.
 
     With :math:`D` the mean number of observations that the scan of an arm needs
     (:func:`~kibitz.bounds.concentration.scan_delay`, leading form), the mean delay is about
 
-    - :math:`(K-1)D/\epsilon` if looks go to the K − 1 arms that are not pulled in turn,
+    - :math:`(K-1)D/\epsilon` if looks go in turn to the K − 1 arms that are not pulled,
     - :math:`KD/\epsilon` if looks are random with uniform weights,
-    - :math:`(D+8(K-2)^{3/4}/d^2)/\epsilon` for the policy `lookout`, whose looks stay with an arm
-      while it is suspicious.
+    - :math:`(D+8(K-2)^{3/4}/d^2)/\epsilon` for the policy `lookout`, which repeats looks at an
+      arm while the arm is suspicious.
 
-    These are approximations, not bounds. The last one was fitted to simulations
-    (:func:`kibitz.plan_changes` states its accuracy). The delay is infinite without looks, and if the
-    scan does not detect the change.
+    These formulas are approximations, not bounds. The formula for `lookout` was fitted to simulations
+    (:func:`kibitz.plan_changes` states its accuracy). The delay is infinite if there are no looks or
+    the scan does not detect the change.
 
     Parameters
     ----------
@@ -174,15 +174,15 @@ def rise_delay(
 
 
 class GraphComplexity(NamedTuple):
-    """How hard a problem is on a graph: the result of `kibitz.bounds.complexity.graph`."""
+    """The complexity of a problem on a graph, the result of `kibitz.bounds.complexity.graph`."""
 
-    constant: float  # C*, the smallest possible regret per log T; infinite if there is no such number
+    constant: float  # C*, the smallest possible regret per log T, which may be infinite
     regime: str  # "bounded", "logarithmic", "T^(2/3)" or "linear"
-    is_free: NDArray[np.bool_]  # whether an optimal arm shows the arm, for each arm
+    is_free: NDArray[np.bool_]  # for each arm, whether an optimal arm or a look shows it
     pulls: FloatArray  # the pulls of each sub-optimal arm per log T that attain C*
 
     def rescale(self, unit: float) -> "GraphComplexity":
-        """Return the complexity in units of the rewards; it was computed in units of `unit`."""
+        """Convert the complexity from units of `unit` to units of the rewards."""
         return self._replace(constant=self.constant * unit)
 
 
@@ -200,18 +200,18 @@ def graph(
     r"""Return C*, the smallest regret per log T on a graph, with the regime and the free arms.
 
     An arm is *free* if an optimal arm shows it with positive probability, by the graph or by a look.
-    Pulls of optimal arms cost nothing, so the policy sees free arms as often as it likes. Every other
-    arm j needs :math:`\log T/I_j` observations, where :math:`I_j=\Delta_j^2/2` is the divergence of
+    Pulls of optimal arms cost nothing, so the policy observes free arms at no cost. Every other arm j
+    needs :math:`\log T/I_j` observations, where :math:`I_j=\Delta_j^2/2` is the divergence of
     one observation. Every consistent policy therefore has :math:`\liminf ER_T/\log T\ge C^*`, with
 
     .. math:: C^*=\min\Big\{\sum_i\Delta_ic_i:\ c\ge0,\ \sum_ic_iQ_{ij}\ge1/I_j
               \text{ for every sub-optimal arm } j \text{ that is not free}\Big\} .
 
     If the only optimal arm is not free, the policy must also pay for observations of the optimal arm.
-    Let :math:`O_j=\sum_ic_iQ_{ij}`, which is infinite for free arms, and let :math:`O_*` be the sum
-    for the optimal arm. The constraint is then :math:`1/O_j+1/O_*\le I_j` for every sub-optimal arm.
-    If there are several optimal arms and one of them is not free, C* is infinite: no number of
-    observations of order log T shows whether this arm is slightly better than the others.
+    Let :math:`O_j=\sum_ic_iQ_{ij}`, which is infinite for free arms, and let :math:`O_*` be the same
+    sum for the optimal arm. The constraint is then :math:`1/O_j+1/O_*\le I_j` for every sub-optimal
+    arm. If there are several optimal arms and one of them is not free, C* is infinite: no number of
+    observations of order log T shows whether this arm is slightly better than the other optimal arms.
 
     The regime describes the regret of the best policies:
 
@@ -518,10 +518,11 @@ def first_eliminated(
 def _pay_for_best_arm(
     gaps: FloatArray, shows: "csr_array", is_free: NDArray[np.bool_]
 ) -> FloatArray | None:
-    """Return the solution c of `graph` if the only optimal arm is not free; None if there is none.
+    """Return the solution c of `graph` if the only optimal arm is not free; None if c does not exist.
 
     For a fixed number s of observations of the optimal arm, the constraints are linear. The smallest
-    cost is a convex function of s, which is minimised over z = s_min/s in (0, 1].
+    cost is a convex function of s. The search is over z = s_min/s in (0, 1], where s_min = 2/Δ² for
+    the smallest positive gap Δ.
     """
     from scipy.optimize import minimize_scalar
 
@@ -577,7 +578,7 @@ def _check_epoch(epoch: ArrayLike, max_epoch: int = MAX_EPOCH) -> FloatArray:
 
 
 def _epoch_steps(gaps: FloatArray, rate: FloatArray, constant: float) -> FloatArray:
-    """Return the limit log2(10 log(2) C_α H_{i,1}/ε) of `last_epoch` for each arm.
+    """Return log2(10 log(2) C_α H_{i,1}/ε) for each arm, the limit in the formula of `last_epoch`.
 
     C_α is `constant`, and ε is `rate`. The limit is infinite for optimal arms and at rate 0.
     """

@@ -64,9 +64,10 @@ def phi(x: ArrayLike) -> float | FloatArray:
 def block_radius(
     t: ArrayLike, start: float, stop: float, delta: ArrayLike, sd: float = 1.0
 ) -> float | FloatArray:
-    r"""Return a radius for the averages Z̄_t with T_1 ≤ t ≤ T_2.
+    r"""Return a confidence radius for the averages Z̄_t with T_1 ≤ t ≤ T_2.
 
-    With probability at least 1 − δ, no such average exceeds its radius
+    Z̄_t is the average of t centred observations. With probability at least 1 − δ, none of these
+    averages exceeds its radius
 
     .. math:: \sqrt{(2\sigma^2/t)\,\phi(T_2/T_1)\log(1/\delta)} .
 
@@ -117,7 +118,8 @@ def maximal(
 ) -> float | FloatArray:
     r"""Return a bound on P(∃t ≤ T: Z̄_t ≥ :func:`maximal_radius`), the maximal inequality.
 
-    The bound is at most 1. The printed form is 1 for δ > 0.2, where Lemma 4 does not apply.
+    Z̄_t is the average of t centred observations. The bound is at most 1. The printed form is 1 for
+    δ > 0.2, where Lemma 4 does not apply.
 
     Parameters
     ----------
@@ -295,8 +297,8 @@ def seen_floor(expected: ArrayLike, stage: ArrayLike) -> FloatArray:
 def sample_ratio_p_value(counts: ArrayLike, shares: ArrayLike | None = None) -> float:
     r"""Return an anytime-valid p-value of the hypothesis that visitors were assigned at random.
 
-    It is 1/E, or 1 if E is smaller than 1, where log E is the result of
-    :func:`sample_ratio_evidence`. The probability that it is ever α or smaller is at most α.
+    The p-value is min(1, 1/E), where log E is the result of :func:`sample_ratio_evidence`. Under the
+    hypothesis, the probability that the p-value is ever α or smaller is at most α.
 
     Parameters
     ----------
@@ -312,15 +314,15 @@ def sample_ratio_p_value(counts: ArrayLike, shares: ArrayLike | None = None) -> 
 def sample_ratio_evidence(counts: ArrayLike, shares: ArrayLike | None = None) -> float:
     r"""Return log E, the evidence against the hypothesis that visitors were assigned at random.
 
-    Under the hypothesis, each visitor is assigned to arm i with probability :math:`\theta_i`,
-    independently. The likelihood ratio of a uniform (Dirichlet) mixture of all shares,
+    Under the hypothesis, each visitor is independently assigned to arm i with probability
+    :math:`\theta_i`. The likelihood ratio of a uniform (Dirichlet) mixture of all shares,
 
     .. math:: E = \frac{\Gamma(K) \prod_i \Gamma(1 + n_i)}{\Gamma(K + n) \prod_i \theta_i^{n_i}},
 
     is then a martingale with mean 1. By Ville's inequality, the probability that 1/E is ever α or
-    smaller is at most α (Lindon and Malek, 2022). A large E means that the randomisation or the
-    tracking is broken: a sample-ratio mismatch. If the arms change, the product of the E of all sets
-    of arms is again a martingale, so the logarithms add up.
+    smaller is at most α (Lindon and Malek, 2022). A large E indicates a sample-ratio mismatch: the
+    randomisation or the tracking is broken. If the set of arms changes, compute log E for each set
+    and add the results; the product of the E is again a martingale.
 
     Parameters
     ----------
@@ -351,15 +353,16 @@ def scan_false_alarms(
     The scan reads the observations of one arm, whose mean is constant. After n observations, it
     compares the mean of the last w observations with the mean of the s = n − w observations before
     them, for :math:`w=q2^j` with q = 3, 4 and every j such that :math:`2^j` divides n, and for
-    w = 1, 2. With D the difference of the two means, it raises an alarm if
+    w = 1, 2. Let D be the difference of the two means. The scan raises an alarm if
 
     .. math:: \frac{sw}{s+w}\,\frac{D^2}2 > c + \log\frac{s+w}w .
 
-    The bound on P(alarm within the first n observations) is the sum over all tests of the probability
-    that this test raises an alarm, :math:`\mathrm{erfc}\sqrt x` for Gaussian rewards and at most
-    :math:`2e^{-x}` for sub-Gaussian rewards, where x is the right-hand side. Each test is at fixed
-    places of the arm's own observations, so the bound holds for every policy. The bound does not
-    cover alarms after the first alarm of an arm. For several arms, add the bounds.
+    The bound on P(alarm within the first n observations) is the sum of the probabilities that the
+    single tests raise an alarm. With x the right-hand side, the probability of a test is
+    :math:`\mathrm{erfc}\sqrt x` for Gaussian rewards and at most :math:`2e^{-x}` for sub-Gaussian
+    rewards. Each test uses fixed positions in the sequence of the arm's observations, so the bound
+    holds for every policy. The bound does not cover alarms after the first alarm of an arm. For
+    several arms, add the bounds.
 
     Parameters
     ----------
@@ -383,7 +386,7 @@ def scan_false_alarms(
 
 @document_parameters
 def scan_threshold(n: ArrayLike, delta: ArrayLike, *, gaussian: bool = True) -> float | FloatArray:
-    r"""Return the smallest threshold c with :func:`scan_false_alarms` at most δ.
+    r"""Return the smallest threshold c for which :func:`scan_false_alarms` is at most δ.
 
     For K arms, pass δ/K. The probability that any arm has a false alarm within its first n
     observations is then at most δ.
@@ -412,8 +415,8 @@ def scan_delay(
 ) -> float:
     r"""Return how many observations of an arm a block scan needs to detect a change in its mean.
 
-    The arm was observed :math:`n_0` times before the change, and the scan is that of
-    :func:`scan_false_alarms`. The result is infinite if the scan does not detect the change.
+    The arm was observed :math:`n_0` times before the change. :func:`scan_false_alarms` describes the
+    scan. The result is infinite if the scan does not detect the change.
 
     Parameters
     ----------
@@ -426,10 +429,10 @@ def scan_delay(
     delta
         The probability δ that the scan needs more observations; only for the proved form.
     form
-        ``"proved"`` is a number of observations within which the alarm comes with probability at
-        least 1 − δ, for Gaussian rewards, wherever the change is, if there was no false alarm before
-        the change. It is the smallest :math:`w+2^j-1` over the windows :math:`w=q2^j` of the scan
-        with
+        ``"proved"`` is a number of observations within which the scan raises an alarm with
+        probability at least 1 − δ. This holds for Gaussian rewards and a change at any time, if there
+        was no false alarm before the change. The number is the smallest :math:`w+2^j-1` over the
+        windows :math:`w=q2^j` of the scan with
 
         .. math:: d\,n_0\sqrt{\frac w{(n_0+x)(n_0+x+w)}} \ge
                   \sqrt{2c+2\log\frac{n_0+x+w}w} + z_\delta, \qquad x=2^j-1 .
@@ -462,8 +465,8 @@ def _sum_tests(n: int, threshold: float, gaussian: bool) -> float:
     """Return e^c times the bound of :func:`scan_false_alarms`, where c is `threshold`.
 
     The bound itself may underflow. The probability of an alarm in a test of the last q·2^j of k·2^j
-    observations depends on k and q only. It is convex in k, so an integral over k is an upper bound
-    on its sum over large k.
+    observations depends on k and q only. This probability is convex in k, so an integral over k
+    is an upper bound on the sum over large k.
     """
     total = 0.0
     for level in range(n.bit_length()):
@@ -501,13 +504,13 @@ def _solve_threshold(n: int, delta: float, gaussian: bool) -> float:
 
 
 def _solve_window(n_before: float, change: float, threshold: float) -> float:
-    """Return w* of :func:`scan_delay`, infinite if there is no solution."""
+    """Return w* of :func:`scan_delay`; infinity if the equation for w* has no solution."""
     information = n_before * change * (change / 2)
     if not threshold < information:
         return math.inf
 
     def excess(log_ratio: float) -> float:
-        """Return left minus right side of the equation, where w = n_0·exp(log_ratio)."""
+        """Return the left side minus the right side of the equation, where w = n_0·exp(log_ratio)."""
         share = 1 / (1 + math.exp(-log_ratio))  # w/(n_0 + w)
         return information * share - threshold + math.log(share)
 
@@ -588,7 +591,7 @@ def stage_ratio_inverse(a: ArrayLike, *, form: str = "proved") -> float | FloatA
     y = (
         1 + np.sqrt(2 * excess) + excess
     )  # an upper bound on y = log t, which solves y − log y = log a
-    for _ in range(20):  # Newton's method from above stays above, because the function is convex
+    for _ in range(20):  # by convexity, Newton's method stays above the root
         slope = 1 - 1 / y
         y = y - np.divide(y - np.log(y) - log_a, slope, out=np.zeros_like(y), where=slope > 0)
         y = np.maximum(y, 1.0)

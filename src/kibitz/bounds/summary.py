@@ -62,8 +62,8 @@ def summary(
 ) -> dict[str, Any]:
     """Return all bounds for one setting as nested plain data, which `kibitz bounds --json` prints.
 
-    For a problem, all numbers are in units of its scale. With a graph, the result contains the bounds
-    that hold on the graph: the entries `graph` (`complexity.graph`), `lower` and `upper`.
+    If a problem is passed, all numbers are in units of its scale. With a graph, the result contains
+    the bounds that hold on the graph: the entries `graph` (`complexity.graph`), `lower` and `upper`.
 
     Parameters
     ----------
@@ -75,11 +75,11 @@ def summary(
         The matrix Q of a graph: a pull of arm i shows arm j with probability shows[i, j]. None means
         that there is no graph.
     observer
-        "passive" or "active"; matters only with a graph.
+        "passive" or "active"; used only with a graph.
     rho, alpha
         The parameters ρ of OCUCB-n and α of ETC, which `hardness` and `last_epoch` depend on.
     c_eta
-        OCUCB-n's constant, which the paper does not give. If it is given, the result includes
+        OCUCB-n's constant, which the paper does not give. If it is not None, the result includes
         `upper.etc_ocucb`, the upper bound of the paper's active algorithm.
 
     Returns
@@ -356,7 +356,7 @@ def _find_onset(
 def _search_onset(
     is_positive: Callable[[FloatArray, FloatArray], BoolArray], rate: float, horizon: float
 ) -> dict[str, float]:
-    """Return the onset of a bound by a search over rates down from 1 and over horizons up from 3."""
+    """Search for the onset of a bound: over rates from 1 down, and over horizons from 3 up."""
     stages, can_be_positive = (
         make_log_stages(FIRST_STAGE, float(MAX_HORIZON), 80),
         horizon >= FIRST_STAGE,

@@ -39,7 +39,7 @@ from kibitz.model.problem import bernoulli
 from kibitz.policies.policy import Policy, check_policy
 
 MAX_BYTES = 4e9
-N_ROWS = 32  # numbers of successes of arm 1 that one compiled call computes; it takes up to 0.3 s
+N_ROWS = 32  # numbers of successes of arm 1 per compiled call; a call takes up to 0.3 s
 NEVER = 2**62  # a period longer than any horizon
 
 Floats = NDArray[np.float64]
@@ -90,7 +90,7 @@ def solve_with_progress(
     seen: ObservedCounts,
     progress: Callable[[str, float], None],
 ) -> Optimum:
-    """Return `bayes_optimal`; after each stage, call `progress` with a label and the share done."""
+    """Compute `bayes_optimal`, and report the completed share to `progress` after each stage."""
     n_stages = whole(horizon, "horizon", 1)
     period = NEVER if every is None else whole(every, "every", 1)
     current_stage = whole(stage, "stage", 1, n_stages)
@@ -161,10 +161,10 @@ def _solve_stage(
     is_last: bool,
     has_look: bool,
 ) -> None:
-    """Replace values of the next stage by those of a stage with n earlier observations.
+    """Overwrite the values of the next stage with the values of a stage after n observations.
 
-    Replace only the values with `first` to `last` - 1 successes of arm 1. The rows of fewer
-    successes must be replaced before.
+    The call overwrites the values for `first` to `last` - 1 successes of arm 1. Earlier calls must
+    overwrite the values for fewer successes.
     """
     a1, b1, a2, b2 = posterior[0, 0], posterior[0, 1], posterior[1, 0], posterior[1, 1]
     for s1 in range(first, last):

@@ -1,6 +1,6 @@
-"""Paired comparison of policies: differences, intervals, tests, correction for many tests.
+"""Paired comparisons of policies: differences, intervals, tests, and corrections for many tests.
 
-All policies of a result meet the same rewards and looks (common random numbers), so regrets are
+All policies of a result get the same rewards and looks (common random numbers), so regrets are
 subtracted run by run. The differences are then averaged within each *unit*: a run if all policies
 played one problem, or a problem if they played many. Standard errors, intervals and tests treat the
 units as a random sample:
@@ -9,7 +9,7 @@ units as a random sample:
   (mean* - mean) / error* replace the quantiles of Student's distribution (Efron and Tibshirani 1993,
   chapter 12).
 - `p_mean` is the p-value of the paired t-test of equal means, and `p_sign` the p-value of the exact
-  sign test, which asks whether a policy is better on as many units as it is worse.
+  sign test of the hypothesis that a policy is as likely to be better on a unit as to be worse.
 - Holm's (1979) adjusted p-values bound the probability of at least one false rejection among all
   comparisons.
 """
@@ -71,9 +71,9 @@ def compare(
     baseline
         The label of the policy to compare with; default: the first policy.
     over
-        The units of the sample: "run", or the name of the coordinate that tells problems apart.
+        The units of the sample: "run", or the name of the coordinate that identifies the problem.
         Default: "problem" or "draw" if the result has this coordinate (`league`, or `sweep` with
-        `random_problems`), otherwise "run". Further swept parameters are averaged.
+        `random_problems`), otherwise "run". The regret is averaged over other swept parameters.
     level
         The confidence level of each interval.
     resamples
@@ -162,7 +162,7 @@ def settings_of(data: "xarray.Dataset", over: str | None = None) -> "xarray.Data
     """Return the final regret of each policy, setting and run, without incomplete runs.
 
     A setting is a combination of the values of all dimensions except policy and run. The coordinate
-    `unit` has the unit of each setting, and the attribute `unit` the name of the units.
+    `unit` holds the number of the unit of each setting. The attribute `unit` names the kind of unit.
     """
     import xarray
 
@@ -200,7 +200,10 @@ def settings_of(data: "xarray.Dataset", over: str | None = None) -> "xarray.Data
 
 
 def raise_to_smallest_gap(samples: "xarray.DataArray") -> FloatArray:
-    """Return the mean regret of each policy and setting, at least the smallest gap if it is known."""
+    """Return the mean regret of each policy and setting, raised to the smallest gap if it is lower.
+
+    Without the coordinate `smallest_gap`, the mean regret is returned unchanged.
+    """
     means: FloatArray = samples.mean(RUN).to_numpy()
     if "smallest_gap" in samples.coords:
         means = np.maximum(means, samples["smallest_gap"].to_numpy())
@@ -208,7 +211,7 @@ def raise_to_smallest_gap(samples: "xarray.DataArray") -> FloatArray:
 
 
 def ratios_to_best(data: "xarray.Dataset") -> FloatArray:
-    """Return the ratio of the mean regret of each policy to the best policy of each setting."""
+    """Return the mean regret of each policy divided by that of the best policy, in each setting."""
     means = raise_to_smallest_gap(settings_of(data))
     with np.errstate(divide="ignore", invalid="ignore"):
         ratios: FloatArray = means / means.min(axis=0)

@@ -4,11 +4,11 @@ A recorded test gives the impressions and the clicks of each arm. The observed c
 than the true rates, because of chance. The true rates of a simulated test are therefore drawn from
 their posterior distribution (`kibitz.model.click_rates`), with one relative variance for all tests of
 the file. Each test is one bandit problem with Bernoulli rewards. All policies get the same random
-numbers. They play without looks and with active looks at each rate in `RATES`.
+numbers. The policies play with active looks at each rate in `RATES`; rate 0 means no looks.
 
 The score of a policy is its regret, summed over all tests, as a share of the regret of an even split,
-which shows every arm equally often. Intervals are percentile intervals of a bootstrap over tests; the
-ratio of two policies resamples the tests of both policies together (paired).
+which shows every arm equally often. Intervals are percentile intervals of a bootstrap over
+tests. For the ratio of two policies, each resample has the same tests for both policies (paired).
 """
 
 import csv
@@ -67,7 +67,7 @@ def read_tests(path: str | os.PathLike[str]) -> list[RecordedTest]:
     """Read A/B tests from a CSV file with the columns test, arm, impressions and clicks.
 
     Each row holds the counts of one arm. Other columns are ignored. Tests with a single arm are left
-    out. Raise ValueError, with the line, if a row is invalid.
+    out. Raise ValueError with the line number if a row is invalid.
     """
     rows: dict[str, dict[str, tuple[int, int]]] = {}
     with open(path, newline="", encoding="utf-8") as file:
@@ -109,7 +109,7 @@ def _parse_count(row: dict[str, str], column: str, line_text: str) -> int:
 
 
 def find_uneven_tests(tests: list[RecordedTest]) -> list[str]:
-    """Return the tests whose views contradict an even split, each at level `UNEVEN_LEVEL`."""
+    """Return the names of tests whose impressions contradict an even split (`UNEVEN_LEVEL`)."""
     return [t.name for t in tests if sample_ratio_p_value(t.impressions) <= UNEVEN_LEVEL]
 
 
@@ -143,15 +143,16 @@ def draw_problems(tests: list[RecordedTest], n: int = N_TESTS) -> dict[str, Prob
 
 
 def _sort_key(name: str) -> tuple[int, str]:
-    """Sort numbers by value and other names after them."""
+    """Return a sort key that orders numbers by value and puts other names after all numbers."""
     return (int(name), "") if name.isdigit() else (10**18, name)
 
 
 def click_entrants(rate: float) -> dict[str, Policy]:
     """Return the policies to compare on tests with this overall click rate.
 
-    They are all policies with their default parameters, which assume scale 1/2 for rewards in [0, 1];
-    policies made for Bernoulli rewards; and kibitzer and MOSS-anytime with the scale √(p(1 - p)).
+    The result contains all policies with their default parameters, which assume scale 1/2 for rewards
+    in [0, 1]; policies made for Bernoulli rewards; and kibitzer and MOSS-anytime with the scale √(p(1
+    - p)).
     """
     scale = float(f"{math.sqrt(rate * (1 - rate)):.2g}")
     default_policies = [
@@ -215,8 +216,8 @@ def score_policies(
 
     - `setting`: `tests`, `horizon`, `runs`, `rates`, and `even_split`, the mean regret per test of an
       even split.
-    - `reference`: the policy with which the others are compared: kibitzer for Bernoulli rewards, or
-      the first policy if it does not take part.
+    - `reference`: the policy with which the other policies are compared: kibitzer for Bernoulli
+      rewards, or the first policy if this kibitzer does not take part.
     - `policies`: for each policy and each rate, `share` (its regret divided by the regret of an even
       split) with the bootstrap interval `share_low` to `share_high`, and `ratio` (its regret divided
       by the regret of the reference) with `ratio_low` to `ratio_high`. All intervals are 95 %
@@ -267,6 +268,6 @@ def score_policies(
 
 
 def _summarise(values: FloatArray, name: str) -> dict[str, float]:
-    """Return the first value, and the 95 % percentile interval of the others."""
+    """Return the first value, and the 95 % percentile interval of the remaining values."""
     low, high = np.quantile(values[1:], [0.025, 0.975])
     return {name: float(values[0]), f"{name}_low": float(low), f"{name}_high": float(high)}

@@ -5,8 +5,8 @@ The graphs are named graphs, files (as for the option --graph of the command lin
 - "random" draws a graph for each problem. The kinds of graphs (`KINDS`) take turns, and so do 5, 15
   and 40 arms, 2000 and 20,000 stages, and Gaussian and Bernoulli rewards. Every pull shows its own
   reward.
-- "hidden" is the same with kinds of graphs in which pulls can hide their own reward
-  (`HIDDEN_KINDS`).
+- "hidden" draws settings in the same way, from kinds of graphs in which a pull may not show its own
+  reward (`HIDDEN_KINDS`).
 
 No parameter of a policy of kibitz was chosen on these kinds of graphs.
 """
@@ -63,7 +63,7 @@ def draw_tree(rng: Generator, n: int) -> Matrix:
 
 
 def draw_nearest(rng: Generator, n: int) -> Matrix:
-    """Return the directed graph in which each of n points in the plane shows its two neighbours."""
+    """Return a graph in which each of n random points in the plane shows its two nearest points."""
     points = rng.random((n, 2))
     distances = np.linalg.norm(points[:, None] - points, axis=2)
     shows = np.eye(n)
@@ -73,7 +73,7 @@ def draw_nearest(rng: Generator, n: int) -> Matrix:
 
 
 def draw_blocks(rng: Generator, n: int) -> Matrix:
-    """Return a graph with edge probability 0.3 within each of two groups, and 0.02 between them."""
+    """Return a graph with edge probability 0.3 within each of two groups, and 0.02 between groups."""
     group = rng.integers(0, 2, n)
     return np.maximum(np.where(group[:, None] == group, 0.3, 0.02), np.eye(n))
 
@@ -91,7 +91,7 @@ def draw_popular(rng: Generator, n: int) -> Matrix:
 
 
 def draw_decay(rng: Generator, n: int) -> Matrix:
-    """Return probabilities that halve with the distance on a line, with the arms in random order."""
+    """Return the probabilities 0.5^distance for arms in random order on a line."""
     place = rng.permutation(n)
     return np.asarray(0.5 ** np.abs(np.subtract.outer(place, place)))
 
@@ -107,7 +107,7 @@ def draw_redrawn(rng: Generator, n: int) -> Matrix:
 
 
 def draw_guide(rng: Generator, n: int) -> Matrix:
-    """Return a graph in which one random arm shows all arms, and the others only themselves."""
+    """Return a graph in which one random arm shows all arms, and each other arm only itself."""
     shows = np.eye(n)
     shows[rng.integers(n)] = 1
     return shows
@@ -119,12 +119,12 @@ def draw_bandit(rng: Generator, n: int) -> Matrix:
 
 
 def draw_no_loops(rng: Generator, n: int) -> Matrix:
-    """Return the graph in which each arm shows all others but not itself."""
+    """Return the graph in which each arm shows all other arms but not itself."""
     return 1 - np.eye(n)
 
 
 def draw_two_hubs(rng: Generator, n: int) -> Matrix:
-    """Return a graph without self-loops in which only two random arms show the others."""
+    """Return a graph without self-loops in which only two random arms show the other arms."""
     shows = np.zeros((n, n))
     hubs = rng.choice(n, 2, replace=False)
     shows[hubs] = 1
@@ -158,7 +158,7 @@ KINDS: dict[str, Callable[[Generator, int], Matrix]] = {
     "guide": draw_guide,
     "bandit": draw_bandit,
 }
-#: The kinds of graphs of the ensemble "hidden": pulls can hide their own reward.
+#: The kinds of graphs of the ensemble "hidden": a pull may not show its own reward.
 HIDDEN_KINDS: dict[str, Callable[[Generator, int], Matrix]] = {
     "no loops": draw_no_loops,
     "two hubs": draw_two_hubs,
@@ -189,7 +189,7 @@ def draw_setting(
 
 
 def entrants(graphs: Sequence[str] = (RANDOM,)) -> dict[str, Policy]:
-    """Return the policies of the league on graphs; "hidden" graphs reject index policies."""
+    """Return the policies of the league on graphs; "hidden" graphs exclude index policies."""
     scouts = {"scout": scout(), "scout, informed": scout(informed=True)}
     if HIDDEN in graphs:
         return {**scouts, "scout, c = 0.5": scout(0.5)}
@@ -224,7 +224,7 @@ def play_graph_league(
     policies
         The policies to compare; the default is `entrants(graphs)`.
     graphs
-        "random" or "hidden", or one or more names or files as for the option --graph.
+        ["random"], ["hidden"], or a list of names or files as for the option --graph.
     problems
         The number of problems. Default: one of each kind and number of arms with "random" or
         "hidden"; otherwise 12.

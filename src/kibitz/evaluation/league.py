@@ -66,7 +66,7 @@ FACTORS = tuple(
 )  #: The factors τ of the profiles.
 REFERENCE = "kibitzer"  # the other policies are compared with this policy, if it takes part
 # With one observer, UCB is the same as UCB1-Double. scout is for graphs, and the policies of the last
-# line are for means that change; the problems of this league have neither.
+# line are for means that change. This league has neither graphs nor means that change.
 EXCLUDED = {
     "ucb", "scout",
     "lookout", "sw_ucb", "d_ucb", "glr_ucb",
@@ -124,9 +124,10 @@ def unfair_weights(kind: str, gaps: FloatArray) -> FloatArray:
     Parameters
     ----------
     kind
-        "never the best": weight 0 on the best arms, equal weights on the others. "only the worst":
-        all weight on the arms with the largest gap. "rarely the best": weight 0.001 on the best arms,
-        equal weights on the others. "1/gap²": weights proportional to 1/Δ², and 0 on the best arms.
+        "never the best": weight 0 on the best arms, equal weights on the other arms. "only the
+        worst": all weight on the arms with the largest gap. "rarely the best": weight 0.001 on the
+        best arms, equal weights on the other arms. "1/gap²": weights proportional to 1/Δ², and 0 on
+        the best arms.
     gaps
         The gaps Δ of the arms, not all 0.
     """
@@ -148,7 +149,7 @@ def league(
     seed: Seed,
     **options: Any,
 ) -> "xarray.Dataset":
-    """Compare policies on random problems, each with five kinds of looks, and rank them.
+    """Rank policies by their regret on random problems, each with five kinds of looks.
 
     Each problem has five settings. In four settings the policy chooses the arm of each look, and
     looks arrive at the rates 0, 0.01, 0.1 and 1. In the fifth setting looks arrive at the rate 0.1
@@ -320,7 +321,7 @@ class Games(NamedTuple):
         return self.policies.index(REFERENCE) if REFERENCE in self.policies else 0
 
     def by_looks(self) -> "dict[str, Games]":
-        """Return the settings with active looks at each rate, with unfair looks, and on each graph.
+        """Return the settings, grouped by active looks at each rate, unfair looks, and each graph.
 
         The keys are the rates as text, "unfair", and the names of the graphs.
         """
@@ -336,7 +337,7 @@ class Games(NamedTuple):
         return {**groups, **{name: self._select(looks == name) for name in names}}
 
     def _select(self, is_selected: NDArray[np.bool_]) -> "Games":
-        """Return only the settings that are selected."""
+        """Return the games of the selected settings."""
         settings = np.flatnonzero(is_selected)
         return Games(
             self.policies,

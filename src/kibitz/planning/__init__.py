@@ -1,1 +1,1 @@
-"""Predict what free looks save, and plan how many to buy."""
+"""Predict how much regret looks save, and plan how many looks to buy."""

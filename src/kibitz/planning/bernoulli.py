@@ -12,7 +12,7 @@ and the predicted regret is :math:`\sum_i (p_1 - p_i) n_i`. The number x_i measu
 pulls distinguish arm i from the best arm. If x_i is small, the formula gives n_i = T/K, as an even
 split does. Without looks, n_i grows like :math:`\log T`. With looks, n_i is bounded in T. If b ≤ 1
 and all gaps are equal, visitors who get a random arm in order to learn never lower the predicted
-regret: they save at most one pull of a sub-optimal arm each.
+regret: each of these visitors saves at most one pull of a sub-optimal arm.
 
 The form is heuristic. The constants c, γ and b were fitted to simulations of random settings, and
 the accuracy was measured on other settings (benchmarks/kibitzer_fit.py). The prediction is an
@@ -25,7 +25,7 @@ import numpy as np
 
 from kibitz.planning.fluid import FloatArray
 
-SMALL_GAP = 1e-5  # relative to p(1 - p); below it the divergence is computed by its leading term
+SMALL_GAP = 1e-5  # relative to p(1 - p); smaller gaps use the leading term of the divergence
 MIN_X = 1e-290  # keeps quotients finite
 
 

@@ -1,4 +1,4 @@
-r"""Plan looks that detect changes: how large a bucket, and how long until a change is detected.
+r"""Plan the rate of looks that detects changes, and predict how long detection takes.
 
 The plan is for a *hidden rise*: every L stages, an arm that is not pulled rises by d and is then the
 best arm by d − Δ, where Δ is the gap. Until the rise is detected, each stage loses d − Δ. At the rate
@@ -6,16 +6,16 @@ of looks ε, the policy `lookout` detects the rise after about D/ε stages, wher
 
 .. math:: D = \min\Big(1.2\,w^*,\ \frac{n_0\Delta}{d-\Delta}\Big) + \frac{8(K-2)^{3/4}}{d^2}
 
-is the number of looks until then. :math:`1.2\,w^*` is the number of observations of the risen arm
-that its scan needs (:func:`kibitz.bounds.concentration.scan_delay`). The second number is how many
-observations make the mean of the arm the largest without an alarm, if it had
-:math:`n_0=\epsilon L/(K-1)` observations before the rise. The last term is the looks at the other
-arms. If a look costs q, a change costs
+is the number of looks until detection. :math:`1.2\,w^*` is the number of observations of the risen
+arm that its scan needs (:func:`kibitz.bounds.concentration.scan_delay`). The second number in the
+minimum is the number of observations after which the risen arm has the largest average even without
+an alarm, where :math:`n_0=\epsilon L/(K-1)` is its number of observations before the rise. The last
+term is the number of looks at the other arms. If a look costs q, a change costs
 
 .. math:: J(\epsilon) = q\epsilon L + (d-\Delta)\min(L, D/\epsilon) .
 
 The recommended rate minimises J, at about :math:`\epsilon^*=\sqrt{(d-\Delta)D/(qL)}`. Without looks,
-the loss is (d − Δ)L. Looks pay only if the smallest J is below this loss, that is, if about
+the loss is (d − Δ)L. Looks pay only if the smallest J is below this loss, that is, approximately if
 (d − Δ)L > 4qD.
 
 If :math:`n_0 < 2w^*`, the plan is rough and uses the :math:`w^*` for :math:`n_0=2w^*`. For clicks, d
@@ -24,9 +24,9 @@ is the baseline. The formulas are approximations, fitted to simulations; no numb
 other random settings (2 to 20 arms, Gaussian rewards and clicks, looks at the recommended rate), the
 simulated cost J was within 12 % of the plan in nine settings of ten, and within 16 % where the plan
 is rough; the simulated loss by the delay was within 23 %. In a second draw with 2 to 12 arms, nine
-settings of ten were within 12 % if the plan is not rough (33 settings), and within 25 % if it is (7).
-With 20 or 30 arms (14 settings), the cost was within 25 % and the loss within 50 % in nine settings
-of ten. The plan is for one rise at a time.
+settings of ten were within 12 % if the plan is not rough (33 settings), and within 25 % if the plan
+is rough (7 settings). With 20 or 30 arms (14 settings), the cost was within 25 % and the loss within
+50 % in nine settings of ten. The plan is for one rise at a time.
 """
 
 import math
@@ -55,16 +55,16 @@ class ChangePlan:
     Attributes
     ----------
     n_arms, changes_every, change_size, gap, baseline, cost, scale
-        The arguments of the plan. `cost` is the gap if it was not given. `baseline` is None for
+        The arguments of the plan. The default of `cost` is the gap. `baseline` is None for
         Gaussian rewards, and `scale` is None for clicks.
     pays
         Whether looks at this rate cost less than the loss that they avoid.
     rate, n_looks
-        The rate of looks ε and the number of looks between two changes: the rate `at`, or the
-        recommended rate. Both are 0 if looks cannot pay.
+        The rate of looks ε and the number of looks between two changes. The rate is the argument
+        `at`, or the recommended rate. If no rate is worth its cost, the recommended rate is 0.
     delay
-        The mean number of stages until the rise is detected; `changes_every` if it is not detected
-        before the next change.
+        The mean number of stages until the rise is detected; `changes_every` if the rise is not
+        detected before the next change.
     n_observed
         The mean number of observations of the risen arm until its scan raises an alarm.
     loss
@@ -78,7 +78,7 @@ class ChangePlan:
     is_rough
         Whether the arm has too few observations before the rise for an accurate plan.
     rates, totals, delays
-        Rates of looks, and `total` and `delay` for each rate.
+        Rates of looks, and the total cost and the delay at each rate.
     """
 
     n_arms: int
@@ -127,20 +127,20 @@ def plan_changes(
     changes_every
         The number of stages L between two changes, from 1 to 2⁵³.
     change_size
-        The size d of a change: an arm rises by d. It must be greater than the gap; a smaller change
-        does not make another arm the best.
+        The size d of a change: the mean of an arm rises by d. The size must be greater than the gap,
+        because a smaller rise does not make another arm the best.
     n_arms
         The number of arms K, from 2 to a million.
     gap
         The gap Δ of every arm but the best, before the change.
     baseline
         For clicks: the rate of every arm but the best, such as 0.05. The risen arm has the rate
-        `baseline` + `change_size`. Leave it out for Gaussian rewards.
+        `baseline` + `change_size`. Omit `baseline` for Gaussian rewards.
     scale
         The standard deviation of Gaussian rewards.
     cost
-        The cost of a look, in units of reward. The default is the gap: the cost of a look that is a
-        pull of another arm.
+        The cost of a look, in units of reward. The default is the gap, which is the cost of pulling a
+        sub-optimal arm.
     at
         The rate of looks ε to predict for, in [0, 1]. By default the plan recommends a rate.
     """
@@ -168,7 +168,7 @@ def plan_changes(
     def predict(rate: float) -> tuple[float, float, bool]:
         """Return the delay in stages and in observations, and whether both are rough estimates."""
         n_before = rate * n_stages / (n_arms - 1)
-        enough = 6 * (threshold + math.log(3)) / change**2  # n_0 if n_0 = 2w*
+        enough = 6 * (threshold + math.log(3)) / change**2  # the n_0 that equals 2w*
         n_observed = scan_delay(max(n_before, enough), change, threshold, form="leading")
         n_observed = min(n_observed, max(1.0, n_before * gap / (size - gap)))
         n_looks = n_observed + WATCH_LOOKS * (n_arms - 2) ** WATCH_POWER / change**2

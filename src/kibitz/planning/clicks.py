@@ -1,4 +1,4 @@
-"""Plan the number of looks if rewards are clicks, that is 0 or 1."""
+"""Plan the number of looks if rewards are clicks, that is, 0 or 1."""
 
 from typing import Any
 
@@ -24,7 +24,7 @@ def plan_clicks(
     randomized: float | None,
     options: dict[str, Any] | None,
 ) -> Plan:
-    """Return a plan for problems with the given rates, an array (problem, arm).
+    """Return a plan for problems, given the rates of their arms as an array (problem, arm).
 
     `options` are passed to `simulate`; None means that nothing is simulated.
     """
@@ -108,12 +108,13 @@ def _recommend_rate(
 
 
 def value_bucket(problems: FloatArray, horizon: int, share: float) -> dict[str, float]:
-    """Return what it costs and saves if a share of the visitors gets a random arm.
+    """Return the cost and the saving if a share of the visitors gets a random arm.
 
     The total loss is never smaller than without random visitors, apart from rounding: a random
-    visitor costs the mean gap, and saves at most as much among the other visitors. In simulations of
-    ten settings and of forty real tests, random visitors never lowered the total loss by more than
+    visitor costs the mean gap, and saves at most this amount among the other visitors. In simulations
+    of ten settings and of forty real tests, random visitors never lowered the total loss by more than
     the standard error.
+
     `kibitz.planning.result.Plan.bucket` describes the result.
     """
     n_others = round((1 - share) * horizon)
@@ -139,9 +140,9 @@ def simulate_clicks(
 ) -> list[dict[str, Any]]:
     """Simulate kibitzer and Thompson sampling without looks and at a rate of looks.
 
-    Return one dict per setting; `kibitz.planning.result.Plan.simulation` describes it. If there are
-    several problems, only the first, the middle and the last problem are simulated. `options` are
-    passed to `simulate`.
+    Return one dict per setting; `kibitz.planning.result.Plan.simulation` describes the dicts. If
+    there are several problems, only the first, the middle and the last problem are simulated.
+    `options` are passed to `simulate`.
     """
     from kibitz.model.feedback import active, bandit
     from kibitz.model.problem import bernoulli

@@ -1,6 +1,6 @@
 r"""Predict the regret of UCB without simulation, by a fluid approximation.
 
-**Fluid.** Ignore the noise first. UCB with exploration constant c keeps the indices of all arms at a
+**Fluid.** First ignore the noise. UCB with exploration constant c keeps the indices of all arms at a
 common level. By stage t, arm i needs
 
 .. math:: n_i(t) = \frac{c \log t}{(\Delta_i + v_t)^2}
@@ -45,7 +45,7 @@ FloatArray = NDArray[np.float64]
 
 N_STAGES = 240
 NEWTON_STEPS = 7
-MAX_CHUNK_SIZE = 1_500_000  # the most numbers in one array, which limits the memory
+MAX_CHUNK_SIZE = 1_500_000  # the largest size of an array, which limits the memory
 
 
 class Cases(NamedTuple):

@@ -34,7 +34,7 @@ def plan_gaussian(
     exploration: float,
     options: dict[str, Any] | None,
 ) -> Plan:
-    """Return a plan for problems with the given gaps, an array (problem, arm).
+    """Return a plan for problems, given the gaps of their arms as an array (problem, arm).
 
     Gaps, regret and costs are in units of reward; the formulas assume scale 1. `options` are passed
     to `simulate`; None means that nothing is simulated.
@@ -122,7 +122,7 @@ def plan_gaussian(
 
 
 def _make_rates(problems: FloatArray, horizon: int) -> FloatArray:
-    """Return the rates ε to predict: 0, and log-spaced rates up to a look per stage.
+    """Return the rates ε for which to predict the regret: 0, and log-spaced rates up to 1.
 
     The smallest positive rate is ε*/10, but at least 1/T and at most 0.01.
     """
@@ -142,9 +142,9 @@ def _recommend(
     """Return the recommended policy and rate, with the predicted regret, as attributes of a `Plan`.
 
     `regret` holds the regret of each (observer, early) at the rates, and `best_sizes` holds the best
-    size of each observer. UCB1-Double is recommended only if it is better by more than the error of
-    the prediction, because with many looks its predicted regret is too low (1.0 instead of 2.9 for
-    T = 1000, gap 1 and ε = 0.37).
+    size of each observer. UCB1-Double is recommended only if it is better than kibitzer by more than
+    the error of the prediction, because its predicted regret is too low with many looks (1.0 instead
+    of 2.9 for T = 1000, gap 1 and ε = 0.37).
     """
     means = {key: values.mean(axis=0) for key, values in regret.items()}
 

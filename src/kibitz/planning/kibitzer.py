@@ -1,6 +1,6 @@
 r"""Predict the regret of kibitzer without simulation: a fluid approximation and a fitted correction.
 
-Ignore the noise first, as `kibitz.planning.fluid` does for UCB. Consider stage t, with F looks so
+First ignore the noise, as `kibitz.planning.fluid` does for UCB. Consider stage t, with F looks so
 far. An arm i that is pulled at this stage has been observed n_i times, where
 
 .. math:: n_i (\Delta_i + v)^2 = 2\ell\Bigl(1 + \frac{bt}{Kn_i + bF}\Bigr), \qquad
@@ -37,7 +37,7 @@ B = 8.0  # the default of the parameter b of `kibitz.kibitzer()`
 N_STAGES = 96
 SHARE_IN_TURN = 0.25  # the share of looks that go to the arms in turn
 NEWTON_STEPS = 4  # each stage starts from the solution of the previous stage
-MAX_CHUNK_SIZE = 1_000_000  # the most numbers in one array, which limits the memory
+MAX_CHUNK_SIZE = 1_000_000  # the largest size of an array, which limits the memory
 MIN_LOG_ARGUMENT = 1e-280  # keeps logarithms finite
 
 #: Coefficients of the polynomial, in the order of `polynomial_terms`.
@@ -172,8 +172,8 @@ def run_fluid(
 ) -> tuple[FloatArray, FloatArray]:
     """Return, for one arm of each group, the pulls without noise and the pulls by mistake.
 
-    The first number is from the fluid (noise-free) approximation. The second is the number of pulls
-    that occur because a worse arm happens to have the largest average.
+    The pulls without noise come from the fluid approximation. A pull by mistake occurs if a worse arm
+    happens to have the largest average.
 
     Parameters
     ----------

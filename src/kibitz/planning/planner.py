@@ -1,9 +1,9 @@
-r"""Plan how many looks to buy, and predict the regret with and without them.
+r"""Plan how many looks to buy, and predict the regret with and without looks.
 
 The predictions are approximations: formulas whose constants were fitted to simulations
 (`kibitz.planning.bernoulli` for clicks, `kibitz.planning.prediction` for Gaussian rewards). No number
-in a plan is a bound; for bounds see `kibitz.bounds`. Plans do not cover graphs, on which pulls also
-show other arms: simulate those.
+in a plan is a bound; for bounds see `kibitz.bounds`. Plans do not cover graphs, on which a pull also
+shows other arms; use simulations for graphs.
 """
 
 from collections.abc import Sequence
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 N_GAPS = 9  # the number of problems for a gap range
 N_DRAWS = 200  # the number of draws from the posterior distribution of the rates
-DRAWS_SEED = 1  # plans for the same views and clicks are equal
+DRAWS_SEED = 1  # a fixed seed, so the same views and clicks give the same plan
 MAX_ARMS = 1_000_000
 CLICKS = ("baseline", "rates", "clicks")  # the arguments that describe clicks
 GAUSSIAN = ("gap", "gap_range", "gaps")  # the arguments that describe Gaussian rewards
@@ -79,11 +79,11 @@ def plan(
     baseline, lift
         The rate of every arm but the best, such as 0.05 for a click rate of 5 %, and the lift of the
         best arm. A number is an absolute lift: with 0.01 the best arm has rate 0.06. A string such as
-        "20%" is a lift relative to the baseline: it gives the same rate 0.06.
+        "20%" is a lift relative to the baseline, which also gives the rate 0.06.
     rates
         The rate of each arm.
     clicks, views
-        The numbers of clicks and views of each arm in data that you have. The plan averages over 200
+        The numbers of clicks and views of each arm in recorded data. The plan averages over 200
         draws from the posterior distribution of the rates (`kibitz.model.click_rates`), because the
         observed rates overstate the lift of the best arm.
     gap
@@ -110,7 +110,7 @@ def plan(
     runs, seed
         The number of runs of each simulated setting, and the seed of the runs.
     progress, executor
-        As in `simulate`.
+        As in `kibitz.simulate`.
 
     Returns
     -------
@@ -170,9 +170,10 @@ def plan(
 
 
 def _find_source(arguments: dict[str, Any], partners: dict[str, Any]) -> str:
-    """Return the name of the argument that describes the arms; raise ValueError unless there is one.
+    """Return the name of the argument that describes the arms.
 
-    `partners` are the arguments that are needed with "baseline" and "clicks", respectively.
+    Raise ValueError unless there is exactly one such argument, with the partner that it requires.
+    `partners` holds "lift", which "baseline" requires, and "views", which "clicks" requires.
     """
     names = [name for name, value in arguments.items() if value is not None]
     if len(names) != 1:

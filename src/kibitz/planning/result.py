@@ -6,7 +6,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Plan:
-    """A plan: the recommended number of looks, and the predicted regret with and without them.
+    """A plan: the recommended number of looks, and the predicted regret with and without looks.
 
     Regret and costs are in units of reward. If rewards are clicks, they are numbers of clicks.
     If the plan covers several problems (a range of gaps, or draws from a posterior distribution),
@@ -33,13 +33,13 @@ class Plan:
     rate, n_looks
         The rate of looks ε and the expected number of looks εT: the values given by `at`, or the
         recommended values. If looks have a cost, the recommended rate has the largest net saving.
-        Otherwise it is the smallest of `rates` that saves at least half as much as a look at every
-        stage would save.
+        Otherwise the recommended rate is the smallest of `rates` that saves at least half as much as
+        a look at every stage would save.
     rate_range
         The range of the recommended rate over draws from a posterior distribution, from the 10 % to
         the 90 % quantile; None if there are no draws or `at` is given.
     regret
-        The predicted regret of the recommended policy at this rate of looks.
+        The predicted regret of the recommended policy at `rate`.
     regret_range
         The range of the predicted regret over the problems: from the 10 % to the 90 % quantile of
         draws from a posterior distribution, or from the smallest to the largest value in a range of
@@ -68,12 +68,13 @@ class Plan:
         The value of visitors that get a random arm, if `randomized` is given; else None. `share` is
         their share of the visitors. `cost` is the regret of these visitors. `regret` is the predicted
         regret of kibitzer among the other visitors if kibitzer also learns from the random visitors,
-        and `saving` is the part of the regret that it avoids in this way. `total` is the sum of
+        and `saving` is the regret that kibitzer avoids in this way. `total` is the sum of
         `cost` and `regret`. `without` is the predicted regret of kibitzer if no visitor gets a random
         arm.
     simulation
-        Simulated regret, if asked for; else None. `runs`, `seed`, and `points`: a list of dicts with
-        `means`, `rate`, `policy`, `early`, `predicted`, `mean` and `sem` (standard error).
+        The simulated regret, or None if nothing was simulated: a dict with `runs`, `seed` and
+        `points`. `points` is a list of dicts with `means`, `rate`, `policy`, `early`, `predicted`,
+        `mean` and `sem` (standard error).
     details
         More predictions for Gaussian rewards; empty for clicks.
 
@@ -94,7 +95,7 @@ class Plan:
           `n_looks` and `net`, all 0 if no look is worth its cost. For "uniform" and "optimal",
           `leading` holds the same three numbers from the leading-order formula.
     hint
-        Advice about the arguments of the plan; empty if there is none.
+        Advice about the arguments of the plan; empty if there is no advice.
     """
 
     rewards: str

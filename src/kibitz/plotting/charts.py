@@ -2,7 +2,7 @@
 
 Every function takes matplotlib axes (`ax`) and returns them. Without `ax`, it draws in a new pyplot
 figure, in a style for publications. Axes that are passed keep their own style. Colours are safe for
-colour-blind readers, differ in dashes and markers too, and suit the background of the axes.
+colour-blind readers and suit the background of the axes. Curves also differ in dashes and markers.
 """
 
 import json
@@ -65,13 +65,13 @@ def regret(
         and point.
     bounds
         Bounds on the regret by label. A bound is a function of an array of stages, such as
-        `lambda stages: upper.kibitzer(problem.gaps, 0.1, stages)`; or its values at `data.stage`; or
-        one number.
+        `lambda stages: upper.kibitzer(problem.gaps, 0.1, stages)`, an array of values at
+        `data.stage`, or one number.
     band
         "error": the mean ± 2 standard errors. "quartiles": the 25 % to 75 % quantiles of the runs.
         None: no band.
     y_log
-        Whether the axis of the regret is logarithmic. By default, it is if there are bounds.
+        Whether the axis of the regret is logarithmic. The default is True if there are bounds.
     ax
         The axes to draw into. Curves that are already there keep their colours. Default: a new
         figure.
@@ -123,7 +123,7 @@ def pulls(
     """
     one_of(counts, "counts", ("n_pulls", "n_looks"))
     values = get_variable(data, counts, "a result of simulate").compute()
-    values = values.where(values >= 0)  # -1: not played
+    values = values.where(values >= 0)  # -1 means that the run has not been played
     shares = {}
     for label, arm_counts in split_by_label(values, {"arm"}):
         mean, error = (quantity.to_numpy() for quantity in mean_and_error(arm_counts))
@@ -164,8 +164,8 @@ def sweep(
 ) -> "Axes":
     """Draw the final regret of each policy against a swept parameter, with error bars of ± 2 s.e.
 
-    The axis of a parameter that spans a factor of 20 or more is logarithmic. If the sweep has the
-    value 0, it is then at the left end of the axis.
+    The axis of a parameter that spans a factor of 20 or more is logarithmic. A logarithmic axis shows
+    the value 0 at its left end.
 
     Parameters
     ----------
@@ -176,8 +176,8 @@ def sweep(
         other parameters gets its own curve.
     bounds
         Bounds on the regret by label. A bound is a function of an array of values of the parameter,
-        such as `lambda rates: lower.active_maximum(problem.gaps, rates, 10_000)`; or its values at
-        the swept values; or one number.
+        such as `lambda rates: lower.active_maximum(problem.gaps, rates, 10_000)`, an array with one
+        number per swept value, or one number.
     y_log
         Whether the axis of the regret is logarithmic.
     ax
@@ -254,7 +254,7 @@ def tail(data: "xarray.Dataset", *, ax: "Axes | None" = None) -> "Axes":
 
 
 def profile(data: "xarray.Dataset", *, ax: "Axes | None" = None) -> "Axes":
-    """Draw performance profiles: in how many settings a policy is within a factor of the best policy.
+    """Draw performance profiles: the share of settings in which a policy is close to the best policy.
 
     The curve of a policy at τ is the percentage of the settings in which its mean regret is at most τ
     times the mean regret of the best policy (Dolan and Moré 2002). Higher is better.
@@ -281,8 +281,9 @@ def paired(
 ) -> "Axes":
     """Draw the paired difference in regret between each policy and a baseline, with 95 % intervals.
 
-    The intervals are those of `compare`. With several settings (`sweep`, `league`), small dots show
-    the mean difference in each setting. The right margin has Holm's adjusted p-value of each mean.
+    The intervals come from `compare`. With several settings (`sweep`, `league`), small dots show the
+    mean difference in each setting. The right margin shows the p-value of each mean difference,
+    adjusted by Holm's method.
 
     Parameters
     ----------
@@ -418,8 +419,8 @@ def plan(data: "Plan", *, ax: "Axes | None" = None) -> "Axes":
     """Draw the regret that a plan predicts against the rate of looks.
 
     If looks have a cost, the figure also shows the regret plus this cost, and marks the recommended
-    number of looks. If the plan covers several problems, a band reaches from the mean to the worst of
-    them.
+    number of looks. If the plan covers several problems, a band extends from the mean to the largest
+    regret of these problems.
 
     Parameters
     ----------
@@ -537,7 +538,7 @@ def _format_coordinate(name: str, value: Any) -> str:
 
 
 def count_runs(values: "xarray.DataArray") -> int:
-    """Return the number of runs behind a variable of a result."""
+    """Return the number of runs in a variable of a result."""
     if "statistic" in values.dims:
         return int(values.sel(statistic="count").max())
     return values.sizes["run"]
@@ -572,7 +573,7 @@ def _make_bound_curves(
 
 
 def _make_bound_curve(label: str, bound: Bound, x: NDArray[Any], x_name: str) -> Curve:
-    """Return the curve of a bound, without the places at which it is 0 or infinite."""
+    """Return the curve of a bound, without the points at which the bound is 0 or infinite."""
     result: Any = bound
     if callable(bound):
         positions = np.unique(np.linspace(0, x.size - 1, MAX_BOUND_POINTS).round().astype(int))

@@ -90,7 +90,7 @@ def draw_figure(picture: Picture) -> "Figure":
 def draw_chart(
     draw: "Callable[[Axes], Any]", title: str = "", existing_figure: "Figure | None" = None
 ) -> "Figure":
-    """Return a figure with one pair of axes, into which `draw` has drawn.
+    """Create a figure with one pair of axes, call `draw` with the axes, and return the figure.
 
     If `existing_figure` is given, its content is replaced.
     """
@@ -109,7 +109,7 @@ def draw_chart(
 def open_axes(ax: "Axes | None") -> "Iterator[Axes]":
     """Yield `ax` or, if it is None, the axes of a new pyplot figure in the style of kibitz.
 
-    A second drawing into the new figure has this style too.
+    Later drawings into the new figure also use this style.
     """
     from matplotlib import pyplot
     from matplotlib.axes import Axes
@@ -188,7 +188,7 @@ def choose_colour(axes: "Axes", position: int) -> str:
     from matplotlib.colors import to_rgba
 
     background = to_rgba(axes.get_facecolor())
-    if background[3] == 0 and axes.figure is not None:  # transparent: the figure shows
+    if background[3] == 0 and axes.figure is not None:  # the figure shows through transparent axes
         background = to_rgba(axes.figure.get_facecolor())
     luminance = 0.3 * background[0] + 0.59 * background[1] + 0.11 * background[2]
     is_dark = background[3] > 0 and luminance < 0.5

@@ -32,7 +32,10 @@ DASHES: tuple[tuple[float, ...], ...] = (
 
 
 def choose_dashes(position: int) -> tuple[float, ...]:
-    """Return the dashes at a position, () for a solid line; a repeated colour has other dashes."""
+    """Return the dashes at a position, or () for a solid line.
+
+    Positions with the same colour have different dashes.
+    """
     return DASHES[(position + position // len(COLOURS)) % len(DASHES)]
 
 
@@ -112,7 +115,7 @@ def error_bars(label: str, x: ArrayLike, samples: Sequence[Any]) -> Curve:
 def profile_curve(label: str, ratios: ArrayLike, end: float) -> Curve:
     """Return a performance profile: the percentage of the ratios that are at most x, from 1 to `end`.
 
-    The ratios are those of a policy's regret to the regret of the best policy, one per setting.
+    Each ratio is the regret of a policy divided by the regret of the best policy in one setting.
     """
     ratio_values = np.sort(np.asarray(ratios, float))
     steps = ratio_values[ratio_values <= end]

@@ -37,7 +37,7 @@ class Screen(Protocol):
         """Show the current activity, and the share of the work that is complete."""
 
     def show(self, data: "xarray.Dataset", title: str, /) -> None:
-        """Show the runs that are complete, under a title."""
+        """Show the completed runs under a title."""
 
 
 @show_options(without=RESERVED_OPTIONS)
@@ -109,7 +109,10 @@ class Curves:
         self.title, self.drawn_at = "", 0.0
 
     def tell(self, activity: str, share: float) -> None:
-        """Show a compilation in the title; until the first runs are complete, show all progress."""
+        """Show a compilation in the title.
+
+        Until the first runs are complete, the title shows the progress of all other activities too.
+        """
         is_compiling = activity.startswith("compiling")
         is_due = self.data is None and time.monotonic() - self.drawn_at > MIN_TITLE_SECONDS
         title = activity if is_compiling else f"{activity}: {100 * share:.0f} %"
@@ -119,7 +122,7 @@ class Curves:
             canvas.process_events()
 
     def show(self, data: "xarray.Dataset", title: str) -> None:
-        """Draw the runs that are complete."""
+        """Draw the completed runs."""
         self.data = data
         self._draw(title)
 
@@ -136,7 +139,7 @@ class Notebook:
         self.handle: Any = None
 
     def draw(self, data: "xarray.Dataset | None", title: str) -> None:
-        """Draw regret curves."""
+        """Draw regret curves, or only the title if there is no data."""
         from IPython.display import Image, display
 
         from kibitz.plotting.window import draw_regret_curves, render_png

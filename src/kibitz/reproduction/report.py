@@ -101,7 +101,7 @@ def reproduce(
     Parameters
     ----------
     folder
-        The folder, which is created if necessary. Results in its `data/` are not computed again.
+        The folder, which is created if necessary. Existing results in its `data/` are reused.
     seed
         The seed of all random numbers.
     part
@@ -169,7 +169,7 @@ def reproduce(
 
 
 def select_experiments(only: Sequence[int], n_experiments: int) -> list[int]:
-    """Return the numbers of the experiments in `only` without duplicates, or all if it is empty."""
+    """Return the numbers of the experiments in `only` without duplicates; all if `only` is empty."""
     numbers = range(1, n_experiments + 1)
     condition = f"a list of whole numbers from 1 to {n_experiments}"
     if not isinstance(only, Sequence) or isinstance(only, str):

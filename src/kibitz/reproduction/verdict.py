@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-MIN_STANDARD_ERRORS = 3.0  # an estimate this many standard errors from its limit decides
+MIN_STANDARD_ERRORS = 3.0  # a statement is undecided if its estimate is closer to the limit
 #: The sign for a statement that holds, fails or is undecided.
 SIGNS = {True: "✓", False: "✗", None: "?"}
 
@@ -61,7 +61,7 @@ class Parameter(NamedTuple):
 
     @property
     def comparison(self) -> str:
-        """Whether the two values are the same: "same", "differs" or "not stated"."""
+        """The comparison of the two values: "same", "differs" or "not stated"."""
         if self.paper.startswith("not stated"):
             return "not stated"
         return "same" if self.paper == self.here else "differs"
@@ -95,7 +95,7 @@ class Verdict(NamedTuple):
 def outcome(statements: Sequence[Statement]) -> str:
     """Return "confirmed", "partly confirmed" or "not confirmed" (all, some or no statements hold).
 
-    Without a statement that holds or fails, the outcome is "undecided".
+    If all statements are undecided, the outcome is "undecided".
     """
     results = {statement.holds for statement in statements}
     if results == {True}:

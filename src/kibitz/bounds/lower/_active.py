@@ -133,7 +133,7 @@ def active_alternative(
 ) -> Result:
     r"""Return the alternative bound, which assumes that each look shows every arm (appendix A).
 
-    The bound is that of a passive observer with p_i = 1 for all i: `passive_theorem`, or
+    The bound equals the bound of a passive observer with p_i = 1 for all i: `passive_theorem`, or
     `passive_maximum` if `exact` is true. The alternative bound is better than the linear program if
     the gaps are very different. Forms: "proved"; if `exact` is false, also "printed" and "leading".
 
@@ -307,14 +307,15 @@ class Allocation(NamedTuple):
 
 @document_parameters
 def linear_program(gaps: ArrayLike, needs: ArrayLike, n_looks: ArrayLike) -> Allocation:
-    r"""Return the cheapest way to observe arm i `needs[i]` times with `n_looks` looks.
+    r"""Return the cheapest pulls and looks that observe every arm i at least `needs[i]` times.
 
     .. math:: \min \sum_i \Delta_i n_i \quad\text{with}\quad n_i + f_i \ge a_i,\;
               \sum_i f_i \le \epsilon t,\; n, f \ge 0
 
     Here n_i is the number of pulls and f_i the number of looks of arm i, a_i is `needs[i]`, and εt is
-    `n_looks`. The looks go to the arms with the largest gaps first (appendix A). If there are more
-    looks than needs, the value is 0; the printed value is then negative (errata D11).
+    `n_looks`, the largest number of looks. The looks go to the arms with the largest gaps first
+    (appendix A). If there are more looks than needs, the value is 0; the printed value is then
+    negative (errata D11).
 
     Parameters
     ----------
@@ -363,7 +364,10 @@ def solve_pulls(constraint: Constraint, rate: FloatArray | Schedule, t: FloatArr
 def compute_printed_pulls(
     constraint: Constraint, needs: FloatArray, n_looks: FloatArray
 ) -> FloatArray:
-    """Return the pulls N_i of the printed Lemma 3; the number can be negative for arm k."""
+    """Return the pulls N_i of the printed Lemma 3.
+
+    The pulls of arm k, which `active_fixed_stage` defines, can be negative.
+    """
     if not len(constraint.gaps):
         return np.zeros((*n_looks.shape, 0))
     order = np.argsort(constraint.gaps, kind="stable")

@@ -5,16 +5,16 @@ Rewards are Gaussian of variance 1, arm 1 is the best, and the K − 1 other arm
 stages, so that this arm is the best by d − Δ. Compare with the problem in which nothing changes.
 Averaged over the arms and over J consecutive windows,
 
-- an algorithm with regret at most :math:`R_0` without a change pulls the arm at most
+- an algorithm with regret at most :math:`R_0` without a change pulls an arm at most
   :math:`n=R_0/((K-1)\Delta J)` times per window, and looks at it at most
   :math:`m\epsilon/(K-1)` times. The Kullback-Leibler divergence of the observations up to the end of
   the window is therefore at most :math:`D=\frac{d^2}2\big(n+\frac{m\epsilon}{K-1}\big)` on average;
 - by Markov's inequality, the arm is pulled a times or more in the window with probability at most
   :math:`p=n/a` without a change.
 
-With a rise, let q be the average probability of a or more pulls. The divergence of two Bernoulli
-distributions is jointly convex, so the data-processing inequality gives kl(p, q) ≤ D. With fewer than
-a pulls of the risen arm, the algorithm loses at least (d − Δ)(m − a + 1).
+Let q be the average probability of a or more pulls in the problem with a rise. The divergence of two
+Bernoulli distributions is jointly convex, so the data-processing inequality gives kl(p, q) ≤ D. With
+fewer than a pulls of the risen arm, the algorithm loses at least (d − Δ)(m − a + 1).
 """
 
 import math
@@ -53,10 +53,11 @@ def hidden_rise(
 ) -> float | FloatArray:
     r"""Return a lower bound on the regret that follows a rise of an arm that is seldom pulled.
 
-    One arm is the best, the K − 1 others have the gap Δ, and rewards are Gaussian of variance 1. At
-    some stage the mean of one of the others rises by d > Δ. For every algorithm with regret at most
-    :math:`R_0` over T stages without a change, whether it chooses its looks or not, there are an arm
-    and a stage such that the regret from the rise to the horizon is at least
+    One arm is the best, the K − 1 other arms have the gap Δ, and rewards are Gaussian of variance 1.
+    Consider any algorithm with regret at most :math:`R_0` over T stages without a change, with active
+    or passive looks. Then there are a sub-optimal arm and a stage for which the regret is large: if
+    the mean of this arm rises by d > Δ at this stage, the regret from the rise to the horizon is at
+    least
 
     .. math:: \max_{m,a}\ (d-\Delta)(m-a+1)(1-q), \qquad
               n = \frac{R_0}{(K-1)\Delta\lfloor T/m\rfloor},
@@ -82,8 +83,8 @@ def hidden_rise(
     regret
         The regret :math:`R_0` over T stages if nothing changes.
     form
-        ``"proved"`` is the bound above, for the best m and a of a grid. ``"leading"`` is its simplest
-        case up to rounding,
+        ``"proved"`` is the bound above, for the best m and a of a grid. ``"leading"`` is the
+        simplest case of this bound, up to rounding,
 
         .. math:: \frac{d-\Delta}{(\epsilon/(K-1)+\rho)d^2}\Big(\frac1{2e}-2\rho\Big), \qquad
                   \rho = \frac{R_0}{(K-1)\Delta T} ,
@@ -107,7 +108,10 @@ def hidden_rise(
 
 
 def _evaluate_leading(look_rate: float, horizon: float, change: float, pulls: float) -> float:
-    """Return the leading form for d − Δ = 1; 0 if its window is longer than the horizon."""
+    """Return the leading form of `hidden_rise` divided by d − Δ.
+
+    The result is 0 if the window of this form is longer than the horizon.
+    """
     share = pulls / horizon
     information = (look_rate + share) * change**2
     if information == 0 or 2 / information > horizon:
@@ -116,7 +120,7 @@ def _evaluate_leading(look_rate: float, horizon: float, change: float, pulls: fl
 
 
 def _evaluate_proved(look_rate: float, horizon: float, change: float, pulls: float) -> float:
-    """Return the proved form for d − Δ = 1."""
+    """Return the proved form of `hidden_rise` divided by d − Δ."""
     m = np.unique(np.floor(np.geomspace(1, horizon, N_WINDOWS)))[:, None]
     a = np.maximum(1.0, np.ceil(m * np.geomspace(1e-6, 1, N_PULLS)))
     pulls_in_window = pulls / np.floor(horizon / m)

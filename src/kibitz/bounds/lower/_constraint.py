@@ -138,7 +138,7 @@ def compute_h(constraint: Constraint, t: FloatArray) -> FloatArray:
 
 
 def compute_kl(one_minus_p: FloatArray, log_inverse_q: FloatArray) -> FloatArray:
-    """Return kl(P, Q) where P > Q and 0 elsewhere.
+    """Return the Bernoulli divergence kl(P, Q) where P > Q, and 0 elsewhere.
 
     P is 1 - one_minus_p and Q is exp(-log_inverse_q).
 
@@ -232,7 +232,7 @@ def eta(
     C: float = C_UCB1,
     C_0: float = C_0_UCB1,
 ) -> FloatArray:
-    r"""Return η_i(t), the part of h_i that vanishes as 1/log t (appendix A).
+    r"""Return η_i(t), the part of h_i that vanishes like 1/log t (appendix A).
 
     .. math:: h_i(t) = \log\frac{t x^2}{2 C \log t \sum_{j\ne i} x/(x+\Delta_j)} + \eta_i(t)
 
@@ -337,7 +337,7 @@ def sum_regret(
 ) -> Result:
     """Return the result of a bound from lower bounds `n_pulls` on the pulls of the sub-optimal arms.
 
-    `stages` holds the stage at which the pulls of each arm are attained.
+    `stages` holds the stage at which the lower bound of each arm is attained.
     """
     terms = expand_arms(
         constraint, np.broadcast_to(constraint.gaps * n_pulls, (*shape, len(constraint.gaps)))
@@ -349,7 +349,10 @@ def sum_regret(
 
 
 def make_log_stages(first_stage: float, last_stage: float, n: int) -> FloatArray:
-    """Return at most n whole stages from first to last, about evenly spaced in their logarithm."""
+    """Return at most n whole stages, about evenly spaced in their logarithm.
+
+    The stages run from `first_stage` to `last_stage`.
+    """
     if last_stage - first_stage < n:
         return np.arange(first_stage, last_stage + 1)
     # in a narrow range of large stages, rounding would make the logarithms equal
@@ -434,7 +437,8 @@ def find_best_stages_scheduled(
 ) -> FloatArray:
     """Return for each arm the stage at which a_i(t) minus the expected looks is largest.
 
-    This function is `find_best_stages` for a schedule; it uses the search of `find_best_stage`.
+    This function does for a schedule what `find_best_stages` does for a constant rate. It uses the
+    search of `find_best_stage`.
     """
     best_stages = np.empty((*horizon.shape, len(arm_weights)))
     for index in np.ndindex(best_stages.shape):

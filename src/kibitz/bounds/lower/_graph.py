@@ -3,9 +3,9 @@ r"""Lower bounds on a graph, where a pull of arm i shows arm j with probability 
 A sub-logarithmic algorithm must observe arm j at least a_j(t) times up to stage t
 (`kibitz.bounds.lower`). The expected observations of arm j are :math:`\sum_i Q_{ij} E N_i(t)` plus
 the looks, so a linear program finds the cheapest pulls. The algorithms must be sub-logarithmic on
-every problem with this graph. If the graph is only weakly observable, none is: for a small gap, its
-regret is at least C* log T, which grows like the inverse square of the gap. `graph_worst_case` holds
-for all algorithms, by another argument.
+every problem with this graph. If the graph is only weakly observable, no algorithm is
+sub-logarithmic: its regret is at least C* log T, and for small gaps C* grows like the inverse square
+of the gap. The bound `graph_worst_case` has a different proof and holds for all algorithms.
 """
 
 import math
@@ -136,7 +136,7 @@ def graph_multi_period(
 
 
 class Program(NamedTuple):
-    """The data of the linear programs."""
+    """The checked arguments of a linear program."""
 
     setting: Setting
     matrix: "csr_array"  # Q
@@ -220,20 +220,20 @@ def _choose_stages(program: Program, horizon: float) -> FloatArray:
 def graph_worst_case(shows: Any, horizon: ArrayLike, *, gap: float = 1.0) -> float | FloatArray:
     r"""Return a lower bound on the largest regret of any algorithm over all problems on a graph.
 
-    Some arm neither shows itself nor is shown by all other arms if the graph is weakly observable. An
+    On a weakly observable graph, some arm neither shows itself nor is shown by all other arms. An
     algorithm must then pull bad arms to compare two good arms. If all arms that show one of the good
-    arms have the gap D, there is for every algorithm a problem on which its regret is at least
+    arms have the gap D, then for every algorithm there is a problem with regret at least
 
     .. math:: \max_{0<\delta\le D} \frac{D}{\kappa\delta^2}
               W\Big(\frac{\kappa\delta^3T}{8D}\Big)
               = 0.142\,(D/\kappa)^{1/3}\,T^{2/3} \quad (T\ge 4\sqrt e/(\kappa D^2)) .
 
-    Here W is Lambert's function, and δ is the difference between the two good arms. Every arm v
-    that is neither shown by itself nor by all other arms gives :math:`\kappa = 2 \max_j Q_{jv}`.
-    Two such arms u and v of which neither shows the other give :math:`\kappa = \max_j
-    (Q_{ju}+Q_{jv})/2`. The bound uses the smallest of these κ. If no arm shows some arm, the bound
-    is TD/2. If the graph is strongly observable, the bound is 0. All bounds are for Gaussian
-    rewards of variance 1, without looks. This bound is not in the paper.
+    Here W is Lambert's function, and δ is the difference between the two good arms. Every arm v that
+    is neither shown by itself nor by all other arms gives :math:`\kappa = 2 \max_j Q_{jv}`. Two such
+    arms u and v that do not show each other give :math:`\kappa = \max_j (Q_{ju}+Q_{jv})/2`. The bound
+    uses the smallest of these κ. If some arm is not shown by any arm, the bound is TD/2. If the graph
+    is strongly observable, the bound is 0. All bounds are for Gaussian rewards of variance 1, without
+    looks. This bound is not in the paper.
 
     Parameters
     ----------

@@ -167,7 +167,7 @@ def passive_maximum(
               \max\{0, \max_{3 \le t \le T} (a_i(t) - \epsilon p_i t)\}
 
     The maximum over whole stages is exact. For a schedule and T > 20000 the maximum is over a refined
-    grid of stages; the bound is then valid, and rarely smaller than with the exact maximum.
+    grid of stages. This bound is valid, and rarely smaller than the bound with the exact maximum.
     """
     check_choice("variant", variant, "clip", "sharp")
     setting = check_setting(gaps, rate, weights, horizon)
@@ -178,7 +178,7 @@ def passive_maximum(
 def evaluate_best_stages(
     setting: Setting, constraint: Constraint, arm_weights: FloatArray, details: bool
 ) -> Result:
-    """Return the bound of `passive_maximum`; `arm_weights` are those of the sub-optimal arms."""
+    """Return the bound of `passive_maximum`; `arm_weights` holds the weights of sub-optimal arms."""
     if callable(setting.rate):
         t = find_best_stages_scheduled(setting.rate, constraint, arm_weights, setting.horizon)
         n_looks = count_looks(setting.rate, t) * arm_weights
@@ -276,7 +276,7 @@ class FixedPoint(NamedTuple):
 def make_fixed_point(
     gaps: FloatArray, rewards: str, sd: float, best_mean: float | None, C: float, C_0: float
 ) -> FixedPoint:
-    """Check the arguments and return them as the coefficients of the fixed-point equation for n."""
+    """Check the arguments; return the coefficients of the fixed-point equation of `passive_sharp`."""
     check_choice("rewards", rewards, "gaussian", "bernoulli")
     sd, C, C_0 = check_scale("sd", sd), check_scale("C", C), check_nonnegative("C_0", C_0)
     own_gaps = gaps[gaps > 0]

@@ -35,7 +35,7 @@ def active_theorem(
     form: str = "proved",
     details: bool = False,
 ) -> Result:
-    r"""Return the lower bound of Theorem 2: looks at the arms after k, and pulls of the arms up to k.
+    r"""Return the lower bound of Theorem 2, in which all looks go to the arms after some arm k.
 
     .. math:: E R_T \ge \max_k \sum_{i=2}^k \frac{h_i(\lfloor t_k \rfloor)}{2 \Delta_i},
               \qquad t_k = \frac{1}{\epsilon} \sum_{j>k} \frac{1}{2\Delta_j^2}
@@ -43,8 +43,8 @@ def active_theorem(
     Arms are in order of increasing gap. The maximum is over the k with t_k ≤ T for which the looks up
     to stage t_k do not cover the observations that the arms after k need. (The mean of h_j over the
     arms after k, weighted by 1/Δ_j², is then at least 1; errata D10.) With fewer than two sub-optimal
-    arms there is no such k, and the bound is 0. `active_chain` is the same argument at the best
-    stages.
+    arms there is no such k, and the bound is 0. `active_chain` applies the same argument
+    at the best stages.
 
     Forms: "proved"; "printed", which is twice as large (errata D9), has the printed h_i, is not
     clipped, and is the maximum over the k for which the looks cover the needs at all stages after T
@@ -144,7 +144,7 @@ def active_chain(
     C_0: float = C_0_UCB1,
     details: bool = False,
 ) -> Result:
-    r"""Return the bound that the proof of Theorem 2 gives before it replaces s_k by a closed form.
+    r"""Return the bound in the proof of Theorem 2 that uses the exact stages s_k (no closed form).
 
     .. math:: E R_T \ge \max_{2 \le k < K} \sum_{i=2}^k \frac{h_i(s_k)}{2\Delta_i}, \qquad
               s_k = \max\{t \le T : \sum_{j>k} a_j(t) > \epsilon t\}

@@ -16,8 +16,9 @@ OCUCB-n, and ETC-OCUCB, which the paper proposes for an active observer
 kibitzer
     kibitzer is our own policy, for active and passive observers (docs/kibitzer.md).
 
-With a horizon, no proved bound exceeds the largest possible regret: :func:`trivial`, and
-:math:`T\Delta_{max}` on a graph, where UCB does not pull an arm first that it has already seen.
+With a horizon, no proved bound exceeds the largest possible regret. The largest possible regret is
+:func:`trivial`, or :math:`T\Delta_{max}` on a graph, because UCB on a graph skips the first pull of
+an arm that it has already seen.
 
 Rewards are σ²-sub-Gaussian (`sd` is σ, which is 1 in the paper), and every look is an independent
 draw. `rate` (ε) and `horizon` (T) can be arrays. `form="printed"` is the paper's formula to the

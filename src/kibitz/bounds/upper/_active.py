@@ -229,7 +229,10 @@ def etc_ocucb(
 def _sum_epochs(
     gaps: FloatArray, rate: FloatArray, rho: float, constant: float, last_epochs: FloatArray
 ) -> FloatArray:
-    """Return the terms of the sum over epochs, without C_η; arm i takes part up to epoch m_i."""
+    """Return the terms of the sum over epochs in `etc_ocucb`, without the factor C_η.
+
+    Arm i takes part up to its last epoch m_i.
+    """
     terms = np.zeros(last_epochs.shape)
     for m in range(int(last_epochs.max()) + 1):
         first_eliminated_rank = (
@@ -328,7 +331,7 @@ def ftl_robin(
     r"""Return FTL-robin's bound, uniform in T (Lemma 1, whose proof the paper omits).
 
     FTL-robin pulls arm i only while the average of arm i or of the best arm deviates from its mean by
-    at least Δ_i/2. The probability that an average deviates that far at any time after n observations
+    at least Δ_i/2. The probability of such a deviation of an average at any time after n observations
     is at most :math:`e^{-ny_i}` with :math:`y_i=\Delta_i^2/(8\sigma^2)`. Every arm gets one more look
     in a period of K/ε stages (the paper prints 1/ε, D22). For looks in turn (`weights=None`) the
     bound is

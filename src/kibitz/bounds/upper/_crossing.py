@@ -1,4 +1,4 @@
-r"""Probabilities that the best arm's average is too low, for kibitzer's upper bound.
+r"""Bounds on the probability that the best arm's average is too low, for kibitzer's upper bound.
 
 For a random walk S with independent 1-sub-Gaussian steps, the tables hold upper bounds on
 
@@ -35,7 +35,7 @@ STEPS_PER_E = 128  # the tables store logarithms in units of 1/128
 
 
 class Tables(NamedTuple):
-    """The tables for one value of β."""
+    """The tables of crossing probabilities for one value of β."""
 
     b: float
     beta: float
@@ -50,7 +50,7 @@ class Tables(NamedTuple):
 
 @functools.cache
 def load_tables(b: float, beta: float) -> Tables:
-    """Return the tables for these parameters of the index; raise ValueError if none exist."""
+    """Return the tables for the parameters b and β; raise ValueError if there are no such tables."""
     with (files("kibitz.bounds") / "kibitzer.npz").open("rb") as file, np.load(file) as table_file:
         if b != table_file["b"]:
             expected_b = (
@@ -84,7 +84,11 @@ def compute_ell(x: FloatArray, beta: float) -> FloatArray:
 
 
 class Looks(NamedTuple):
-    """The relevant looks, and the units in which the arguments of the tables are measured."""
+    """The relevant looks, and the units of the arguments of the tables.
+
+    If the policy chooses its looks, all looks are relevant. If the observer is passive, only looks at
+    the best arm are relevant.
+    """
 
     table: FloatArray  # the table of active or of passive looks
     start: float  # κ of this table
@@ -105,10 +109,10 @@ def make_looks(t: Tables, n_arms: int, rate: float, looks: str) -> Looks:
 def lookup_probability(
     t: Tables, looks: Looks, speeds: NDArray[np.intp], zetas: FloatArray
 ) -> FloatArray:
-    """Return a bound on the probability of a failure, for indices into the table of speeds.
+    """Return a bound on the probability of a failure, given indices of speeds in the table.
 
-    The index -1 stands for a speed below the table. A line of slope √ζ is crossed after u = κ with
-    probability at most exp(−κζ/2).
+    The index -1 stands for a speed below the table. The random walk crosses a line of slope √ζ
+    at some u ≥ κ with probability at most exp(−κζ/2).
     """
     column = np.searchsorted(t.zetas, zetas * (1 + 1e-12), side="right") - 1
     is_tabulated = (speeds >= 0) & (column >= 0)
@@ -120,7 +124,10 @@ def lookup_probability(
 
 
 def compute_periodic_constant(t: Tables) -> FloatArray:
-    """Return C_per(v) = ∫ v p̂(v, ζ) dζ for the speeds v of the table, by an upper Riemann sum."""
+    """Return C_per(v) = ∫ v p̂(v, ζ) dζ for the speeds v of the table, by an upper Riemann sum.
+
+    Here p̂ is the table for active looks.
+    """
     return _integrate(t, t.speeds[:, None] * t.active, t.speeds, float(t.starts[0]))
 
 
@@ -146,8 +153,9 @@ def _integrate(t: Tables, heights: FloatArray, speeds: FloatArray, start: float)
 def compute_random_constant(t: Tables, rate: float, is_passive: bool = False) -> float:
     r"""Return E C̃(1 + W/ε), the constant for random arrivals: Ĉ(ε) or, for passive looks, C_P(ε).
 
-    P(W ≥ w) = exp(−λ_w), where λ_w is :func:`compute_chernoff_exponent`. For passive looks, `rate` is
-    K times the rate of looks at the best arm.
+    The distribution of W is given by P(W ≥ w) = exp(−λ_w), where λ_w is
+    :func:`compute_chernoff_exponent`. C̃ is :func:`compute_largest_constant`. For passive looks,
+    `rate` is K times the rate of looks at the best arm.
     """
     constants, last_speed = compute_largest_constant(t, is_passive), t.speeds[-1]
 
@@ -165,7 +173,7 @@ def compute_random_constant(t: Tables, rate: float, is_passive: bool = False) ->
 
 
 def compute_zero_constant(t: Tables, s: float) -> float:
-    """Return C_0(s) = ∫_0^s p_0, by an upper Riemann sum."""
+    """Return C_0(s) = ∫_0^s p_0 by an upper Riemann sum, where p_0 is the table `from_zero`."""
     ends = np.minimum(np.append(t.stages, np.inf), s)
     return float(ends[0] + (np.diff(ends) * t.from_zero).sum())
 
@@ -199,7 +207,10 @@ class Cells(NamedTuple):
 
 
 def find_end(looks: Looks, min_threshold: float) -> float:
-    """Return the number of relevant looks at which the cells end, if z ≥ `min_threshold`."""
+    """Return a number of relevant looks after which failures are negligible.
+
+    This holds for every threshold z ≥ `min_threshold`.
+    """
     return math.ceil(2 * NEGLIGIBLE_EXPONENT * looks.zeta_unit / (looks.start * min_threshold**2))
 
 
@@ -207,7 +218,7 @@ def find_end(looks: Looks, min_threshold: float) -> float:
 def make_cells(
     b: float, beta: float, n_arms: int, rate: float, horizon: float, looks: str, min_threshold: float
 ) -> Cells:
-    """Return cells that cover the stages after the first relevant look; see `make_looks`."""
+    """Return cells that cover the stages after the first relevant look; `Looks` defines relevant."""
     t = load_tables(b, beta)
     model = make_looks(t, n_arms, rate, looks)
     cell_starts = make_cell_starts(1.0, min(find_end(model, min_threshold), horizon), LOOK_RATIO)
@@ -219,7 +230,7 @@ def make_cells(
         )
         speed_index = np.searchsorted(t.speeds, period * (1 + 1e-12), side="right") - 1
         return Cells(n_stages, np.full(min_looks.size, speed_index), min_looks)
-    # t/F ≥ v from the stage after each edge on
+    # from the stage after each edge on, t/F ≥ v
     edges = np.ceil(t.speeds * (model.speed_unit * max_looks[:, None])) - 1
     edges = np.minimum(np.concatenate([np.zeros((min_looks.size, 1)), edges], axis=1), horizon)
     n_before_edge = count_stages(min_looks[:, None], cell_starts[1:, None], edges, rate)
@@ -236,8 +247,8 @@ def make_cells(
 def make_cell_starts(first_number: float, last_number: float, ratio: float) -> FloatArray:
     """Return the first numbers of cells that cover `first_number` to `last_number`.
 
-    Each number below 32 is its own cell. From 32 on, the first numbers of adjacent cells have about
-    this ratio. The last entry is the first number after all cells.
+    Each number below 32 is its own cell. From 32 on, `ratio` is about the ratio of the first numbers
+    of adjacent cells. The last entry is the first number after all cells.
     """
     log_range = math.log(max(last_number / MAX_SINGLE, 1.0))
     n = min(math.ceil(log_range / math.log(ratio)), MAX_CELLS) + 1
@@ -249,12 +260,18 @@ def make_cell_starts(first_number: float, last_number: float, ratio: float) -> F
 def count_stages(
     low: FloatArray, high: FloatArray, last_stage: FloatArray, rate: float
 ) -> FloatArray:
-    """Return the expected number of stages t ≤ last_stage with low ≤ F(t) < high."""
+    """Return the expected number of stages t ≤ last_stage with low ≤ F(t) < high.
+
+    F(t) is the number of relevant looks before stage t.
+    """
     return expect_arrival(high, last_stage, rate) - expect_arrival(low, last_stage, rate)
 
 
 def expect_arrival(k: FloatArray, m: FloatArray, rate: float) -> FloatArray:
-    """Return E min(G_k, m) = (k/ε) P(G_{k+1} ≤ m + 1) + m P(G_k > m); `rate` is ε."""
+    """Return E min(G_k, m) = (k/ε) P(G_{k+1} ≤ m + 1) + m P(G_k > m).
+
+    G_k is the stage of the k-th relevant look, and ε is `rate`.
+    """
     k, m = np.broadcast_arrays(k, m)
     p_later = 1 - _compute_arrival_probability(k, m, rate)
     finite_m = np.where(np.isinf(m), 0.0, m)

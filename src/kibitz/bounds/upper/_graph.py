@@ -12,7 +12,7 @@ Shared observations (`bound_exploration`)
     the arms that were selected before it, so the selected arms contain no directed cycle of sure
     edges (Q_ij = 1). The number of exploring pulls of B is at most W(B), the largest sum of ⌈ℓ_v⌉
     over the subsets of B without such a cycle. Summation by parts over the gaps bounds the regret.
-Optimal arms that show (`bound_free_exploration`)
+Optimal arms that show other arms (`bound_free_exploration`)
     If no confidence bound fails from stage t/4 to stage t, UCB has pulled optimal arms in all of
     these stages except for at most Σ_i ⌈ℓ_i(t)⌉. If each of these pulls shows arm j with probability
     at least q > 0, then arm j has been seen ℓ_j(t) times with high probability, and UCB does not
@@ -72,16 +72,16 @@ def ucb_graph(
 
     The first sum is the cost of the first pulls. UCB may skip the first pull of an arm that it has
     already seen. f(t) is a bound on the probability that a confidence bound fails, and X bounds the
-    cost of the pulls that explore. X is the smallest of three bounds. The first bound uses that the
-    pulls of one arm show other arms: a clique of equally good arms costs as much as a single arm. The
-    second bound uses that optimal arms show other arms; this bound does not grow with T for arms that
-    every optimal arm shows with positive probability. The third bound is for graphs of disjoint
-    cliques. The argument is in `_graph.py`.
+    cost of the pulls that explore. X is the smallest of three bounds. The first bound uses the fact
+    that pulls of one arm show other arms: a clique of equally good arms costs as much as a single
+    arm. The second bound uses the fact that optimal arms show other arms. This bound does not grow
+    with T for arms that every optimal arm shows with positive probability. The third bound is for
+    graphs of disjoint cliques. The argument is in `_graph.py`.
 
     Every arm must have a self-loop (Q_ii > 0). An arm with Q_ii < 1 needs 1/Q_ii times as many pulls,
-    and its bound does not use what other pulls show. The bound is at most :math:`T\Delta_{max}`. With
-    ``details=True``, `terms` are bounds for each arm alone, so their sum can exceed the total. This
-    bound is not in the paper.
+    and its bound ignores what pulls of other arms show. The bound is at most :math:`T\Delta_{max}`.
+    With ``details=True``, `terms` are bounds for each arm alone, so their sum can exceed the total.
+    This bound is not in the paper.
 
     Parameters
     ----------
@@ -118,7 +118,7 @@ def _bound_at(
 ) -> tuple[float, FloatArray]:
     """Return the bound at one horizon, which may be infinite, and the bounds for each arm alone."""
     is_optimal = gaps == 0
-    max_seen = 2 if look_rates.any() else 1  # observations of an arm at a stage
+    max_seen = 2 if look_rates.any() else 1  # most observations of an arm at one stage
     failures = sum_failures(2, horizon, power, max_seen)
     own = shows.diagonal()
     needs = np.zeros(gaps.size)
@@ -159,7 +159,8 @@ def _bound_failure(t: FloatArray, power: float, max_seen: int) -> FloatArray:
 def sum_failures(first: ArrayLike, last: float, power: float, max_seen: int) -> Any:
     """Return an upper bound on Σ f(t) over the stages from `first` to `last`, which may be infinite.
 
-    The sum is exact up to stage 10⁵. Beyond this stage, the bound is the sum up to infinity.
+    `_bound_failure` computes f(t). The sum is exact up to stage 10⁵. Beyond this stage, the bound is
+    the sum up to infinity.
     """
     start = np.asarray(first, dtype=np.float64)
     stages = np.arange(1.0, min(last, MAX_EXHAUSTIVE_STAGE) + 1)
@@ -174,8 +175,9 @@ def sum_failures(first: ArrayLike, last: float, power: float, max_seen: int) -> 
 def _sum_tail(start: FloatArray, power: float, max_seen: int, degree: int) -> FloatArray:
     """Return an upper bound on Σ t^degree f(t) over all stages from `start` on (degree 0 or 1).
 
-    The bound is the first term plus an integral, because the terms (1 + log2 n) t^(degree - a/φ(2))
-    decrease from stage 10⁴ on. It is infinite if the integral diverges.
+    `_bound_failure` computes f(t). The bound is the first term plus an integral, because the terms
+    (1 + log2 n) t^(degree - a/φ(2)) decrease from stage 10⁴ on. The bound is infinite if the integral
+    diverges.
     """
     exponent = power / float(concentration.phi(2.0)) - degree
     if exponent <= 1 + 1e-6:
@@ -191,13 +193,13 @@ def _sum_tail(start: FloatArray, power: float, max_seen: int, degree: int) -> Fl
 
 
 def bound_exploration(gaps: FloatArray, counts: FloatArray, shows: "csr_array") -> float:
-    """Return a bound on the cost of pulls, each of an arm i with fewer than counts[i] observations.
+    """Return a bound on the cost of all pulls of arms i with fewer than counts[i] observations.
 
-    The bound is Σ_k (Δ_(k) - Δ_(k-1)) W({i: Δ_i ≥ Δ_(k)}), where Δ_(k) are the distinct gaps. Arms
-    with Q_ii < 1 are counted alone; for these arms, counts[i] is an expected number of pulls. W is
-    additive over the strongly connected components of the sure edges. In a large component, W is
-    replaced by a sum over disjoint cliques, because a set without a cycle has at most one arm of each
-    clique.
+    The bound is Σ_k (Δ_(k) - Δ_(k-1)) W({i: Δ_i ≥ Δ_(k)}), where Δ_(k) are the distinct gaps, and the
+    docstring of this module defines W. Arms with Q_ii < 1 are counted alone; for these arms,
+    counts[i] is an expected number of pulls. W is additive over the strongly connected components of
+    the sure edges. In a large component, W is replaced by a sum over disjoint cliques, because a set
+    without a cycle has at most one arm of each clique.
     """
     from scipy.sparse.csgraph import connected_components
 
@@ -227,15 +229,16 @@ def bound_exploration(gaps: FloatArray, counts: FloatArray, shows: "csr_array") 
 
 
 def _sum_by_parts(gaps: FloatArray, limits: FloatArray) -> float:
-    """Return the largest Σ Δ_i n_i if the first k arms have at most limits[k-1] pulls.
+    """Return the largest Σ Δ_i n_i over all pulls n that satisfy the limits.
 
-    The gaps are in decreasing order, and the limits do not decrease.
+    For each k, the first k arms have at most limits[k-1] pulls in total. The gaps are in decreasing
+    order, and the limits do not decrease.
     """
     return float((-np.diff(gaps, append=0.0) * limits).sum())
 
 
 def _find_largest_acyclic(is_sure: NDArray[np.bool_], counts: FloatArray) -> FloatArray:
-    """Return for each k the largest sum of counts over subsets of the first k arms without a cycle.
+    """Return, for each k, the largest sum of counts over the acyclic subsets of the first k arms.
 
     Subsets are bit masks, in order of size. A set has no cycle if one of its arms shows no other arm
     of the set and the rest of the set has no cycle.
@@ -258,9 +261,9 @@ def _find_largest_acyclic(is_sure: NDArray[np.bool_], counts: FloatArray) -> Flo
 
 
 def _cover_by_cliques(sure: "csr_array") -> list[list[int]]:
-    """Return disjoint sets of arms that show each other surely; together they contain all arms.
+    """Return a partition of the arms into cliques, in which all arms surely show each other.
 
-    Each arm, in order, joins the first set whose arms it shows and is shown by.
+    Each arm joins the first clique whose arms all show the arm and are shown by it.
     """
     mutual = sure.multiply(sure.T).tocsr()
     cliques: list[list[int]] = []
@@ -282,7 +285,7 @@ def _cover_by_cliques(sure: "csr_array") -> list[list[int]]:
     return cliques
 
 
-# ---------------------------------------------------------------------- optimal arms that show
+# ------------------------------------------------------------ optimal arms that show other arms
 
 
 def bound_free_exploration(
@@ -297,7 +300,7 @@ def bound_free_exploration(
     r"""Return a bound on the expected exploring pulls of each arm after its first pull.
 
     `shown_rates` holds q_j, the smallest probability with which an optimal arm shows arm j. The bound
-    is infinite if there are neither shows nor looks. For every stage τ, the bound is
+    is infinite if neither optimal arms nor looks show arm j. For every stage τ, the bound is
 
     .. math:: \lceil\ell_j(\tau)\rceil - 1 + \sum_{\tau<t\le T}\min\Big\{1,
               P(Bin(m_t,q_j)<\ell_j(t)) + K\sum_{s=\lceil t/4\rceil}^tf(s)\Big\}, \qquad
@@ -305,7 +308,7 @@ def bound_free_exploration(
 
     The stages are grouped into cells, with an upper bound on the summand in each cell. With looks,
     the probability :math:`P(Bin(t-1,\epsilon p_j)<\ell_j(t))` can replace the summand. `own` holds
-    Q_jj; if it is below 1, ⌈ℓ_j(τ)⌉ is divided by it, and the q_j must be 0. An infinite
+    Q_jj. If Q_jj < 1, ⌈ℓ_j(τ)⌉ is divided by Q_jj, and all q_j must be 0. An infinite
     horizon is replaced by a stage after which the first probability is below 10⁻³⁰⁰.
     """
     rates = 1 - (1 - shown_rates) * (1 - look_rates)
@@ -337,7 +340,7 @@ def bound_free_exploration(
 
 
 def bound_few_shows(needs: FloatArray, n_trials: FloatArray, q: FloatArray) -> FloatArray:
-    """Return P(Bin(n, q) < needs), where needs ≥ 1 is whole; for large n a Chernoff bound."""
+    """Return P(Bin(n, q) < needs) for whole needs ≥ 1; for large n, return a Chernoff bound."""
     needs, n, q = np.broadcast_arrays(needs, n_trials, q)
     chances = np.ones(needs.shape)
     is_exact = (n >= needs) & (n <= 1e9) & (q > 0)

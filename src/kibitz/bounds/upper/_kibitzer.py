@@ -141,7 +141,10 @@ def _check_period(rates: FloatArray) -> None:
 
 
 class Model(NamedTuple):
-    """The arrivals of looks. Without looks, the model is "active" with rate 0."""
+    """The arrivals of looks, the number of arms and the horizon.
+
+    Without looks, the model is "active" with rate 0.
+    """
 
     looks: str  # "active", "periodic" or "passive"
     n_arms: int
@@ -217,7 +220,7 @@ def _evaluate_proved(t: Tables, gaps: FloatArray, model: Model, gaussian: bool) 
 def _choose_monotone(costs: FloatArray) -> FloatArray:
     """Return the cost of each row for the cheapest non-decreasing choice of columns.
 
-    Rows with infinite costs only do not influence the choice.
+    Rows in which all costs are infinite do not influence the choice.
     """
     is_infinite = costs.min(axis=1) == math.inf
     costs = np.where(is_infinite[:, None], 0.0, costs)
@@ -252,11 +255,12 @@ def bound_exploration(
 
     .. math:: E\sum_{n\ge1}\exp\Big(-\frac n2\big(\Delta-z-\sqrt{2\ell(1+V_n)/n}\big)_+^2\Big)
 
-    `room` holds Δ − z. `own_rate` is ε_i, the rate of looks at the arm if looks are passive. X_i does
-    not include the first pull of the arm. The sum is over cells of n, each evaluated at its first n,
-    and over cells of V_n, each evaluated at its largest value. For Gaussian rewards the summand is
-    the probability that a standard normal variable exceeds (Δ − z)√n − √(2ℓ). X_i is infinite where
-    Δ − z is not positive, or much smaller than the largest Δ − z.
+    docs/kibitzer_proof.md defines ℓ and V_n. `room` holds Δ − z. `own_rate` is ε_i, the rate of looks
+    at the arm if looks are passive. X_i does not include the first pull of the arm. The sum is over
+    cells of n, each evaluated at its first n, and over cells of V_n, each evaluated at its largest
+    value. For Gaussian rewards the summand is the probability that a standard normal variable exceeds
+    (Δ − z)√n − √(2ℓ). X_i is infinite where Δ − z is not positive, or much smaller than the largest Δ
+    − z.
     """
     result = np.full(room.shape, math.inf)
     is_never_shown = model.looks == "passive" and own_rate == 0
@@ -298,7 +302,7 @@ MAX_SPEED = 60.0  # V_n exceeds its scale by a larger factor with probability ab
 
 
 def _find_scales(b: float, model: Model, own_rate: float) -> list[float]:
-    """Return the scales of the two speeds of which V_n is the larger, for looks at random times.
+    """Return the scales of the two speeds whose maximum is V_n, for looks at random times.
 
     If looks are passive and never show the arm, the second speed is not random and has no scale.
     """
@@ -368,9 +372,9 @@ def bound_speed_tail(
 ) -> FloatArray:
     """Return a bound on P(V_n > value) for looks at random times (step 6); one row per n.
 
-    V_n is the larger of two speeds, and the bound is the sum of the bounds on their tails. If
-    looks are passive and never show the arm, the result is about the first speed only, because the
-    second speed bT/2Kn is not random.
+    V_n is the larger of two speeds, and the bound is the sum of the bounds on their tails. If looks
+    are passive and never show the arm, the result bounds the tail of the first speed only, because
+    the second speed bT/2Kn is not random.
     """
     k, rate = model.n_arms, model.rate
     tails = _bound_supremum_tail(k * n / b, rate, values * rate)
@@ -419,7 +423,8 @@ def bound_failures(t: Tables, z: FloatArray, model: Model) -> FloatArray:
 def _sum_before_first_look(t: Tables, z: float, model: Model, looks: Looks) -> float:
     """Return a bound on the expected failures before the first relevant look.
 
-    If looks are passive, the stages before the first look at any arm are counted as without looks.
+    If looks are passive, the stages before the first look at any arm have the same bound as in a
+    bandit without looks.
     """
     total = _sum_from_zero(t, z, looks.zero_unit, looks.rate, model)
     if model.looks == "passive":
@@ -508,7 +513,7 @@ def _evaluate_closed(t: Tables, gaps: FloatArray, model: Model, gaussian: bool) 
 
 
 def _find_mean_speeds(b: float, model: Model) -> FloatArray:
-    """Return bounds on E V_1, one per arm, for the closed form; infinite where there is none."""
+    """Return bounds on E V_1, one per arm, for the closed form; infinity if no bound exists."""
     k, rate = model.n_arms, model.rate
     speed_limits = np.full(k, b * model.horizon / k)
     if rate == 0:

@@ -9,7 +9,7 @@ from kibitz.bounds._checks import FloatArray, check_gaps, check_horizon
 
 @bound()
 def trivial(gaps: ArrayLike, horizon: ArrayLike) -> float | FloatArray:
-    r"""Return the largest possible regret of a policy that pulls each arm once first.
+    r"""Return the largest possible regret of a policy that first pulls each arm once.
 
     .. math:: \sum_i\Delta_i+(T-K)\Delta_{max} \quad (T\ge K), \qquad
               \text{the sum of the } T \text{ largest gaps} \quad (T<K)

@@ -37,7 +37,7 @@ from kibitz.bounds._checks import (
 from kibitz.bounds.upper._trivial import limit_by_trivial
 
 MAX_EXHAUSTIVE_STAGE = 1_000_000  # after this stage, a schedule is evaluated on cells of stages
-CELL_WIDTH = 1e-4  # the relative width of these cells
+CELL_WIDTH = 1e-4  # the relative width of the cells
 
 
 @bound()
@@ -154,7 +154,7 @@ def ucb_passive(
     sd: float = 1.0,
     details: bool = False,
 ) -> Result:
-    """Return the full Theorem 3: the smaller of :func:`ucb_log` and :func:`ucb_rate` for each arm.
+    """Return the bound of Theorem 3, the smaller of :func:`ucb_log` and :func:`ucb_rate` per arm.
 
     This is UCB's best bound in closed form; :func:`ucb_sharp` is never larger. The bound is at most
     :func:`~kibitz.bounds.upper.trivial`.
@@ -179,7 +179,7 @@ def ucb_sharp(
     sd: float = 1.0,
     details: bool = False,
 ) -> Result:
-    r"""Return the bound of Theorem 3's argument, with the maximum computed instead of bounded.
+    r"""Return the bound in the proof of Theorem 3, with its maximum computed exactly.
 
     .. math:: \sum_{\Delta_i>0}\Delta_i\min\Big\{(T-K+1)\vee1,
               1+M_i+\sum_{t=K+1}^T(4t^{1-a}+t^{-5/2})\Big\}
@@ -268,7 +268,7 @@ def _expect_looks(schedule: Callable[[FloatArray], FloatArray], stages: FloatArr
 def _check_form(form: str, exploration: float, sd: float) -> tuple[float, float]:
     """Return c = `exploration`, and 4ζ(a−1), a bound on the expected failures of confidence bounds.
 
-    Raise ValueError if the form, c or the scale is invalid; a is c/(2σ²).
+    Here a = c/(2σ²). Raise ValueError if the form, c or the scale is invalid.
     """
     check_choice("form", form, "proved", "printed")
     exploration, power = check_exploration(exploration, sd)

@@ -1,9 +1,9 @@
-"""The cost of a change against the rate of looks, if each look costs something.
+"""The cost of a change against the rate of looks, if looks have a cost.
 
 Source: Our own plan for changes.
 
 Measured: whether the cost at the rate that `kibitz.plan_changes` recommends is at most 10 % above the
-smallest measured cost, and whether the predicted cost is within 15 % of the measured one at every
+smallest measured cost, and whether the predicted cost is within 15 % of the measured cost at every
 rate at which the plan is not rough.
 """
 
@@ -60,7 +60,7 @@ def list_rates() -> list[float]:
 
 
 def run(file: Files, **options: Any) -> Data:
-    """Simulate lookout through a rise, for each rate."""
+    """Simulate lookout on a problem in which an arm rises, for each rate."""
     data = sweep(
         make_problem(N_ARMS, HORIZON), active, lookout(), rate=list_rates(), horizon=2 * HORIZON,
         stages=[HORIZON, 2 * HORIZON], file=file("rates"), **options,
@@ -69,7 +69,7 @@ def run(file: Files, **options: Any) -> Data:
 
 
 def measure_totals(data: Data, rate: float) -> Any:
-    """Return the regret after the rise and the cost of looks until the next change, for each run."""
+    """Return the regret after the rise plus the cost of looks until the next change, for each run."""
     regret = data["rates"]["regret"].isel(policy=0).sel(rate=rate)
     return regret.isel(stage=1) - regret.isel(stage=0) + COST * rate * HORIZON
 

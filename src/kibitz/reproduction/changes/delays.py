@@ -1,10 +1,10 @@
-"""How many stages pass until looks show that an arm that is not pulled has become the best.
+"""The number of stages until looks show that an arm that is not pulled has become the best.
 
 Source: Our own approximation of the delay.
 
-Measured: whether the delay of lookout is within 35 % of `kibitz.bounds.complexity.rise_delay`, if
-lookout chooses its looks and if looks are random; and how much sooner it detects the rise if it
-chooses. The delay is the regret after the rise, divided by the loss per stage.
+Measured: whether the delay of lookout is within 35 % of `kibitz.bounds.complexity.rise_delay`, both
+if lookout chooses its looks and if looks are random; and how much sooner lookout detects the rise if
+it chooses its looks. The delay is the regret after the rise, divided by the loss per stage.
 """
 
 import math
@@ -51,7 +51,7 @@ HORIZON = 10_000
 #: Number of runs for each rate.
 RUNS = 200
 MAX_ERROR = 0.35  #: Largest relative error of the approximation.
-MIN_FACTOR = 3.0  #: Smallest accepted ratio of the delay with random looks to that with chosen looks.
+MIN_FACTOR = 3.0  #: Smallest ratio of the delay with random looks to the delay with chosen looks.
 #: The approximation is tested only if the arm has many observations before the rise: at least this
 #: multiple of the number that detection takes.
 MIN_BEFORE = 2.0
@@ -66,12 +66,12 @@ def make_problem(n_arms: int, length: int) -> Problem:
 
 
 def make_feedback(looks: str, rate: float) -> Feedback:
-    """Return the feedback: the policy chooses its looks, or they are random."""
+    """Return feedback with active looks for `CHOSEN`, and with passive looks for `RANDOM`."""
     return active(rate) if looks == CHOSEN else passive(rate)
 
 
 def run(file: Files, **options: Any) -> Data:
-    """Simulate lookout through a rise, for each number of arms and each rate."""
+    """Simulate lookout on problems in which an arm rises, for each number of arms and each rate."""
     return {
         str(n_arms): sweep(
             make_problem(n_arms, HORIZON), make_feedback, lookout(), looks=[CHOSEN, RANDOM],
@@ -101,7 +101,7 @@ def predict_delay(n_arms: int, looks: str, rate: float) -> tuple[float, bool]:
 
 
 def verdict(data: Data) -> Verdict:
-    """Return the verdict on the approximation, and on looks that are chosen."""
+    """Return the verdict on the approximation, and on the advantage of chosen looks."""
     statements, rows = [], []
     for n_arms in ARMS:
         for looks in (CHOSEN, RANDOM):

@@ -1,11 +1,11 @@
-"""False alarms of the block scan, which detects changes, if nothing changes.
+"""The false alarms that the block scan for changes raises if nothing changes.
 
 Source: Our own bound on false alarms.
 
 Measured: whether the share of runs with an alarm stays below the bound
-(`kibitz.bounds.concentration.scan_false_alarms`) for Gaussian rewards, and how far below. The bound
-is not proved for clicks, whose scan has the statistic of Bernoulli rewards; the share of clicks is
-compared with the same bound.
+(`kibitz.bounds.concentration.scan_false_alarms`) for Gaussian rewards, and how far below. For clicks,
+the scan uses the statistic of Bernoulli rewards, for which the bound is not proved. The share of runs
+with an alarm is compared with the same bound.
 """
 
 from typing import Any, NamedTuple
@@ -69,7 +69,7 @@ def pull(params: Any, state: State, stage: int, rng: Any) -> int:
 def update(
     params: Any, state: State, stage: int, arm: int, n: int, total: float, is_look: bool
 ) -> State:
-    """Add the reward to the scan, until there is an alarm."""
+    """Add the reward to the scan, unless the scan has already raised an alarm."""
     if state.is_alarmed[0] == 0:
         change = add_reward(state.scan, 0, total, params.threshold, params.in_unit_interval)
         if change.origin >= 0:
@@ -101,7 +101,7 @@ def share_of_alarms(data: Data, label: str, threshold: float) -> list[Estimate]:
     for n in OBSERVATIONS:
         alarms = regret.sel(stage=n + 1).to_numpy() > 0
         share, n_runs = alarms.mean(), alarms.size
-        # add two alarms and two other runs, so that the error of a share of 0 is not 0
+        # add two runs with and two without an alarm; a share of 0 then has a positive error
         padded = (alarms.sum() + 2) / (n_runs + 4)
         estimates.append(Estimate(float(share), float(np.sqrt(padded * (1 - padded) / n_runs))))
     return estimates

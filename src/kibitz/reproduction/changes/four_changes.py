@@ -1,10 +1,11 @@
-"""One problem with four changes, with no looks, few looks and a look at each stage.
+"""One problem with four changes, without looks, with few looks and with a look at each stage.
 
 Source: Our own experiment.
 
-Measured: whether looks increase the regret of kibitzer, which expects constant means; whether, with
-looks, lookout has less than half of the regret of kibitzer, and less regret than SW-UCB. SW-UCB has
-the window for the true number of changes. For comparison, a second kibitzer is told of each change.
+Measured: whether looks increase the regret of kibitzer, which assumes constant means; and whether
+lookout with looks has less than half of the regret of kibitzer, and less regret than SW-UCB. The
+window of SW-UCB is tuned to the true number of changes. For comparison, a second kibitzer is told of
+each change.
 """
 
 from typing import Any
@@ -87,7 +88,10 @@ def run(file: Files, **options: Any) -> Data:
 
 
 def join_regret(data: Data) -> Any:
-    """Return the regret of all policies; that of the informed kibitzer is the sum over the pieces."""
+    """Return the regret of all policies.
+
+    The regret of the kibitzer that is told of changes is summed over the pieces.
+    """
     regret, pieces = data["whole"]["regret"], data["pieces"]["regret"]
     parts: list[Any] = []
     carried: Any = 0.0
@@ -100,7 +104,7 @@ def join_regret(data: Data) -> Any:
 
 
 def verdict(data: Data) -> Verdict:
-    """Return the verdict on lookout against kibitzer and SW-UCB, and on looks for kibitzer."""
+    """Return the verdict on lookout against both other policies, and on kibitzer with looks."""
     final_regret = join_regret(data).isel(stage=-1)
 
     def select(label: str, rate: float) -> Any:

@@ -2,10 +2,10 @@
 
 Source: Our own experiment.
 
-Measured: whether SW-UCB, D-UCB and GLR-UCB, each with the one setting that is the best over all
+Measured: whether SW-UCB, D-UCB and GLR-UCB, each with the setting that is the best over all
 problems, have a higher regret than lookout if there are looks; whether lookout is within 5 % of
 kibitzer if nothing changes; and whether SW-UCB is better than lookout if a hidden arm rises and there
-are no looks. The table also has the best setting for each problem in hindsight.
+are no looks. The table also shows the best setting for each problem in hindsight.
 """
 
 from typing import Any
@@ -40,7 +40,7 @@ CLAIM = (
     "all problems. If nothing changes, its regret is hardly higher than that of kibitzer. Without "
     "looks, it does not detect that an arm that it does not pull has risen."
 )
-#: Kinds of problems, and what changes in them.
+#: Kinds of problems, with a description of the changes.
 KINDS = {
     "global": "All means are redrawn",
     "single": "One mean is redrawn",
@@ -81,7 +81,7 @@ def make_policies() -> dict[str, Policy]:
 
 
 def make_problem(kind: str, number: int) -> Problem:
-    """Return the random problem of a kind with a given number."""
+    """Return a random problem of the given kind; `number` selects one of the problems."""
     rng = np.random.default_rng([PROBLEM_SEED, list(KINDS).index(kind), number])
     means = rng.normal(0, SPREAD, N_ARMS)
     if kind == "season":
@@ -136,7 +136,7 @@ def choose_setting(ratios: dict[str, Any], name: str, rate: float) -> str:
 
 
 def compare(ratios: dict[str, Any], label: str, rate: float, kinds: Any) -> Estimate:
-    """Return the geometric mean of the regret relative to lookout over the problems of some kinds.
+    """Return the geometric mean of the regret relative to lookout over problems of the given kinds.
 
     The standard error is computed over problems, so it includes the noise of the runs.
     """
@@ -205,7 +205,8 @@ def verdict(data: Data) -> Verdict:
 def compute_hindsight(log_ratios: Any, rate: float) -> float:
     """Return the smallest regret of SW-UCB, D-UCB and GLR-UCB in any setting, relative to lookout.
 
-    The result is a geometric mean over problems; `log_ratios` has logarithms.
+    The result is a geometric mean over problems; `log_ratios` holds the logarithms
+    of relative regrets.
     """
     labels = [p for p in log_ratios["policy"].to_numpy() if str(p).startswith(NAMES)]
     return float(np.exp(log_ratios.sel(policy=labels, rate=rate).min("policy").mean()))

@@ -1,4 +1,4 @@
-"""ETC-OCUCB with p = 2: all information in both subroutines, against separate statistics.
+"""ETC-OCUCB with p = 2, with all information in both subroutines or with separate statistics.
 
 Source: Section 5, Figure 5.
 

@@ -1,4 +1,4 @@
-"""Periodic looks, one every 1/ε stages, against random looks, with probability ε at each stage.
+"""Periodic looks (one every 1/ε stages) against random looks (probability ε at each stage).
 
 Source: Sections 2.1.2 and 4.1, without a figure.
 

@@ -2,8 +2,8 @@
 
 Source: Not in the paper.
 
-Measured: without looks, with one look every 10 stages and with one look at each stage, whether the
-regret of kibitzer is close to the optimum, and whether the regret of every other policy is higher.
+Measured: whether the regret of kibitzer is close to the optimum, and whether the regret of every
+other policy is higher: without looks, with one look every 10 stages, and with one look at each stage.
 """
 
 from functools import cache

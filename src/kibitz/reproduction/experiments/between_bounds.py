@@ -2,8 +2,8 @@
 
 Source: Theorems 1 and 3, without a figure.
 
-Measured: for each bound and horizon, whether the simulated regret is on the right side of the bound
-at every rate. A vacuous bound confirms nothing. kibitzer and its bound are not from the paper.
+Measured: for each bound and horizon, whether the simulated regret respects the bound at every rate. A
+vacuous bound confirms nothing. kibitzer and its bound are not from the paper.
 """
 
 import math

@@ -2,8 +2,8 @@
 
 Source: Sections 1 and 4, without a figure.
 
-Measured: for each curve, whether it still grows in the last decade of stages (T/10 to T); for the
-plateaus, whether their height is linear in log(1/ε) (R²).
+Measured: whether each curve still grows in the last decade of stages (T/10 to T), and whether the
+height of the plateaus is linear in log(1/ε) (R²).
 """
 
 from typing import Any

@@ -114,7 +114,7 @@ def verdict(data: Data) -> Verdict:
 
 
 def find_crossing(rates: Any, difference: Any) -> float | None:
-    """Return the largest rate at which a difference changes sign; None without a change of sign.
+    """Return the largest rate at which a difference changes sign; None if its sign is constant.
 
     The rate is interpolated in log ε.
     """

@@ -1,11 +1,11 @@
-"""All policies on the same random problems: active looks at rates from 0 to 1, and unfair looks.
+"""A comparison of all policies on the same random problems, with active and with unfair looks.
 
 Source: Not in the paper.
 
-Measured: for each other policy, whether kibitzer has the lower regret (geometric mean over the
-settings); at each rate of active looks and with unfair looks, whether kibitzer has the lowest regret;
-and whether in any setting the regret of another policy is lower by more than 15 %. The processor time
-of a stage depends on the machine. It is not part of the data; it is measured when the report is
+Measured: whether kibitzer has a lower regret than each other policy (geometric mean over the
+settings); whether kibitzer has the lowest regret at each rate of active looks and with unfair looks;
+and whether the regret of another policy is lower by more than 15 % in any setting. The processor time
+of a stage depends on the machine and is not part of the data. It is measured when the report is
 written, and by `kibitz league`.
 """
 
@@ -102,7 +102,7 @@ def verdict(data: Data) -> Verdict:
 
 
 def _compare_with_best(looks: str, results: Games) -> Statement:
-    """Return the statement that compares kibitzer with the best other policy, by kind of looks."""
+    """Return the statement that compares kibitzer with the best other policy for some looks."""
     rivals = [p for p in range(len(results.policies)) if p != results.reference]
     best_rival = min(rivals, key=lambda p: geometric_ratio(results, p, results.reference)[0])
     factor = Estimate(*geometric_ratio(results, best_rival, results.reference))
@@ -145,7 +145,7 @@ def describe_losses(ranking: dict[str, Any]) -> str:
     )
     return (
         f"Another policy is significantly better in {len(beaten_settings)} of "
-        f"{ranking['setting']['settings']} settings. The largest advantage has "
+        f"{ranking['setting']['settings']} settings. The largest advantage is that of "
         f"{worst_setting['policy']} "
         f"({worst_setting['problem']}, {worst_setting['n_arms']} arms, "
         f"{describe_looks(worst_setting)}): "

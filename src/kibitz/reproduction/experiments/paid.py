@@ -1,10 +1,10 @@
-"""Looks that cost as much as a pull.
+"""The regret of the active algorithm if each look costs as much as a pull.
 
 Source: Section 6, without a figure.
 
-Measured: at each horizon, whether the regret varies with ε by less than a constant factor; from
-horizon to horizon, whether the regret grows no faster than Σ log(TΔ²)/Δ, summed over the suboptimal
-arms with gaps Δ.
+Measured: at each horizon, whether the regret varies with ε by less than a constant factor; and
+whether, from one horizon to the next, the regret grows no faster than Σ log(TΔ²)/Δ, summed over the
+suboptimal arms with gaps Δ.
 """
 
 from itertools import pairwise

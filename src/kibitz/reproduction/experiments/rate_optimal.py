@@ -2,8 +2,7 @@
 
 Source: Section 5, Figure 2.
 
-Measured: the same statements as in the experiment with uniform weights (`rate_uniform`), with the
-same limits.
+Measured: the statements of the experiment with uniform weights (`rate_uniform`), with its limits.
 """
 
 from typing import Any
@@ -36,7 +35,7 @@ def run(file: Files, **options: Any) -> Data:
 
 
 def verdict(data: Data) -> Verdict:
-    """Return the verdict on the same statements as for uniform weights."""
+    """Return the verdict on the statements of `rate_uniform`, for the optimal weights."""
     return rate_uniform.verdict(data)
 
 

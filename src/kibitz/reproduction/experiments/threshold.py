@@ -85,8 +85,8 @@ def reductions(setting_data: "xarray.Dataset") -> dict[float, Any]:
 def onset(reductions_by_rate: dict[float, Any]) -> float:
     """Return the multiple of ε* at which looks lower the regret by `ONSET_REDUCTION`.
 
-    The multiple is interpolated in log ε. It is 0 if the first multiple already lowers the regret by
-    that much, and infinite if no multiple lowers the regret by that much.
+    The multiple is interpolated in log ε. It is 0 if looks at the smallest simulated rate already
+    give this reduction, and infinite if looks at no simulated rate give this reduction.
     """
     relative_rates, values = (
         np.array(list(reductions_by_rate)),

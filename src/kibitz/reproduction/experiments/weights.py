@@ -93,7 +93,7 @@ def run(file: Files, **options: Any) -> Data:
 
 
 def verdict(data: Data) -> Verdict:
-    """Return the verdict on the optimal weights against the other two weights, at each ε."""
+    """Return the verdict on the optimal against the uniform and suboptimal weights, at each ε."""
     final_regret = {
         label: weights_data["final_regret"].isel(policy=0) for label, weights_data in data.items()
     }
@@ -155,7 +155,7 @@ def verdict(data: Data) -> Verdict:
 
 
 def describe_reductions(rates: Any, reductions: list[Estimate]) -> str:
-    """Describe the rates at which a gain is positive, negative or undecided."""
+    """Describe the rates at which the regret is lower, higher or not significantly different."""
     rates_by_result: dict[bool | None, list[float]] = {True: [], False: [], None: []}
     for rate, reduction in zip(rates, reductions, strict=True):
         rates_by_result[is_above(reduction, 0)].append(float(rate))

@@ -1,10 +1,10 @@
-"""The worst arm shows all arms, and every other arm shows only itself.
+"""Policies on a graph in which the worst arm shows all arms, and every other arm only itself.
 
 Source: Buccapatnam, Eryilmaz and Shroff (2014) pull arms in order to observe other arms.
 
-Measured: whether scout, which pulls an arm in order to observe others, has less than half of the
-regret of every index policy; and whether its slope per log T is near the smallest possible slope C*,
-which the index policies exceed.
+Measured: whether scout, which pulls an arm in order to observe other arms, has less than half of the
+regret of every index policy; and whether the slope of the regret of scout per log T is near the
+smallest possible slope C*.
 """
 
 from typing import Any
@@ -56,7 +56,7 @@ SCOUT = "scout"
 
 
 def make_policies() -> dict[str, Policy]:
-    """Return the compared policies by label; the labels are those of the literature."""
+    """Return the compared policies, labelled as in the literature."""
     return {
         "UCB-N": ucb(2.0),
         "TS-N": thompson(),

@@ -1,11 +1,12 @@
-"""All policies for graphs on the same random graphs and problems.
+"""A comparison of all policies for graphs on the same random graphs and problems.
 
 Source: Our own experiment.
 
 Measured: whether every published policy has a higher regret than kibitzer (geometric mean over the
-settings); whether kibitzer and scout are within 15 % of each other; and on the graphs with one arm
-that shows all others, whether scout has a lower regret than kibitzer. The graphs and problems are
-those of `kibitz league --graph random`. No parameter of a policy was chosen on them.
+settings); whether kibitzer and scout are within 15 % of each other; and, on the graphs with one arm
+that shows all others, whether scout has a lower regret than kibitzer. The command `kibitz league
+--graph random` uses the same graphs and problems. No parameter of a policy was chosen on these
+graphs.
 """
 
 from math import exp, log
@@ -150,7 +151,7 @@ def _make_kind_table(ranking: dict[str, Any]) -> Table:
 
 
 def draw(data: Data) -> Picture:
-    """Return a figure of performance profiles, and of the ratio to the best policy by arms."""
+    """Return a figure of performance profiles, and of the ratio to the best policy by graph size."""
     ranking, results = standings(data), games(data)
     labels = list(ranking["policies"])
     sizes = sorted(set(results.n_arms))

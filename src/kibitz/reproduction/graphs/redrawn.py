@@ -2,8 +2,9 @@
 
 Source: Alon et al. (2017) and Kocák, Neu and Valko (2016) study such graphs.
 
-Measured: whether the regret is unchanged at the smallest r, linear in log(1/r) above the threshold
-r* = 1/(T Δ²), with Δ the smallest gap, and not growing with T at r = 1.
+Measured: whether the regret at the smallest r equals the regret without a graph; whether the regret
+is linear in log(1/r) above the threshold r* = 1/(T Δ²), where Δ is the smallest gap; and whether the
+regret at r = 1 stops growing with T.
 """
 
 from typing import Any
@@ -50,7 +51,7 @@ EARLY_STAGE_SHARE = 0.1  #: The regret at r = 1 is compared with the regret at t
 
 
 def make_feedback(probability: float) -> Feedback:
-    """Return the feedback in which a pull shows each other arm with a probability."""
+    """Return the feedback in which a pull shows each other arm with the given probability."""
     return graph(np.full((len(MEANS), len(MEANS)), probability), loops=True)
 
 
@@ -107,7 +108,7 @@ def verdict(data: Data) -> Verdict:
 
 
 def compute_threshold() -> float:
-    """Return r* = 1/(T Δ²), with Δ the smallest positive gap."""
+    """Return r* = 1/(T Δ²), where Δ is the smallest positive gap."""
     gaps = complexity.gaps(MEANS)
     return 1 / (HORIZON * float(min(gap for gap in gaps if gap > 0)) ** 2)
 

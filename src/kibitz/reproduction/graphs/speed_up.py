@@ -1,4 +1,4 @@
-"""Bandits on a social network: how much faster policies learn if a pull shows neighbours.
+"""Bandits on a social network, in which a pull of an arm also shows the neighbours of the arm.
 
 Source: Caron et al. (2012) measure the speed-up on Flixster and Facebook.
 
@@ -88,7 +88,7 @@ def make_problem() -> Problem:
 def make_feedback(inside: float) -> Feedback:
     """Return the feedback of an undirected network, given the probability of an edge in a group.
 
-    A denser network contains the edges of a sparser one.
+    A denser network contains the edges of each sparser network.
     """
     n_arms = N_GROUPS * GROUP_SIZE
     uniform = np.random.default_rng([NETWORK_SEED, 1]).random((n_arms, n_arms))
@@ -98,7 +98,7 @@ def make_feedback(inside: float) -> Feedback:
 
 
 def run(file: Files, **options: Any) -> Data:
-    """Simulate policies without and with the network, and UCB-N on networks of other densities."""
+    """Simulate policies without and with the network, and on networks of other densities."""
     problem = make_problem()
     return {
         "without": simulate(
@@ -117,10 +117,10 @@ def run(file: Files, **options: Any) -> Data:
 
 
 def measure_speed_up(data: Data, label: str) -> float:
-    """Return how many times fewer stages UCB-MaxN and others need than UCB without the network.
+    """Return the factor by which a policy on the network learns faster than UCB without the network.
 
-    The time is that in which the mean regret per stage falls to its value at T in UCB without the
-    network.
+    The goal is the mean regret per stage that UCB without the network reaches at stage T. The factor
+    is T divided by the number of stages in which the policy reaches this goal.
     """
     goal = float(data["without"]["regret"].sel(policy="UCB").isel(stage=-1).mean("run")) / HORIZON
     regret = data["network"]["regret"].sel(policy=label).mean("run")

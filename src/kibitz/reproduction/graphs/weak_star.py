@@ -1,9 +1,9 @@
-"""A graph without self-loops: only the hub shows rewards, and it is never the best arm.
+"""A graph without self-loops in which only the hub shows rewards; the hub is not the best arm.
 
 Source: Alon et al. (2015) prove the rate T^(2/3) for such graphs.
 
-Measured: for scout, whether the largest regret over several gaps grows like T^(2/3), and whether it
-is above the lower bound; and whether the regret of a fixed gap grows much more slowly.
+Measured: whether the largest regret of scout over several gaps grows like T^(2/3) and is above the
+lower bound; and whether the regret of scout at a fixed gap grows much more slowly.
 """
 
 from typing import Any
@@ -55,7 +55,7 @@ def make_problem(gap: float) -> Problem:
 
 
 def compute_gap(relative: float, horizon: int) -> float:
-    """Return the gap of `relative` times T^(-1/3), or the fixed gap if `relative` is 0."""
+    """Return the gap `relative` · T^(-1/3), or the fixed gap if `relative` is 0."""
     return relative * horizon ** (-1 / 3) if relative > 0 else FIXED_GAP
 
 

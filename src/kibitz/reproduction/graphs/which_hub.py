@@ -1,9 +1,9 @@
-"""One arm, the hub, shows all arms; every other arm shows only itself. Which arm is the hub?
+"""UCB on graphs in which one arm, the hub, shows all arms, and every other arm only itself.
 
 Source: Wu, György and Szepesvári (2015) for the constant C*.
 
-Measured: with the best arm as hub, whether the regret of UCB stops growing; with any other hub,
-whether it is linear in log T, with a slope of at least the smallest possible slope C*.
+Measured: whether the regret of UCB stops growing if the hub is the best arm; and whether, for any
+other hub, the regret is linear in log T with a slope of at least the smallest possible slope C*.
 """
 
 import math
@@ -52,14 +52,14 @@ MIN_R_SQUARED = 0.95  #: Smallest R² of a straight line.
 
 
 def make_shows(hub: int) -> Any:
-    """Return the matrix of the graph in which one arm shows all arms."""
+    """Return the matrix of the graph in which the hub shows all arms."""
     shows = np.eye(len(MEANS))
     shows[hub] = 1
     return shows
 
 
 def make_feedback(hub: int) -> Feedback:
-    """Return the feedback of the graph in which one arm shows all arms."""
+    """Return the feedback of the graph in which the hub shows all arms."""
     return graph(make_shows(hub))
 
 

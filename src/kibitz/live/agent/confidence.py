@@ -2,24 +2,25 @@ r"""Time-uniform confidence sequences for the means of arms.
 
 Arms may be chosen adaptively. The rewards of an arm must have a constant conditional mean. For each
 possible mean there is a process, which is a non-negative supermartingale with initial value 1 if this
-mean is true. A mean is rejected when its process reaches 1/\delta, and the interval contains all other
-means. By Ville's inequality, the true mean is ever rejected with probability at most \delta. The
-processes use three statistics of an arm, which do not depend on the order of the reports: the number
-n, the sum S and the sum of squares Q of its rewards.
+mean is true. A mean is rejected when its process reaches 1/\delta. The interval contains all means
+that are not rejected. By Ville's inequality, the probability that the true mean is ever rejected is
+at most \delta. The processes use three statistics of an arm, which do not depend on the order of the
+reports: the number n, the sum S and the sum of squares Q of its rewards.
 
 **Rewards in [0, 1]** (`unit_intervals`). The process of a mean \mu has two parts. The first half is a
 mixture over the alternatives q \sim Beta(1/2, 1/2) (Robbins, 1970; Krichevsky and Trofimov, 1981),
 
 .. math:: M(\mu) = \int \Big(\frac{q}{\mu}\Big)^S \Big(\frac{1-q}{1-\mu}\Big)^{n-S} \pi(dq)
-    = \exp(n\,kl(S/n, \mu) - C(n, S)),
+    = \exp(n\,kl(S/n, \mu) - C(n, S)).
 
-and the second half is a mixture E(\mu) over 24 bets \lambda of
-\exp(\lambda (S - n\mu) - \psi(\lambda) V(\mu)) and the same mixture for the rewards 1 - x, where V(\mu) = Q - 2\mu S + n\mu^2 and \psi(\lambda) = -\log(1-\lambda) - \lambda (Fan, Grama and Liu,
+The second half consists of a mixture E(\mu) over 24 bets \lambda of
+\exp(\lambda (S - n\mu) - \psi(\lambda) V(\mu)), and of the same mixture for the rewards 1 - x. Here
+V(\mu) = Q - 2\mu S + n\mu^2 and \psi(\lambda) = -\log(1-\lambda) - \lambda (Fan, Grama and Liu,
 2015). M has conditional mean 1 for binary rewards, and at most 1 for other rewards in [0, 1],
 because x \mapsto e^{\lambda x} is convex. The bets make the intervals narrow if the variance is
 small. Each end of the interval needs only one of the two mixtures over bets: the lower end is the
-largest mean below S/n that M/2 + E/4 rejects. Bets are at most 0.58, so 2\psi(\lambda) \le \lambda, and
-M/2 + E/4 decreases in \mu below S/n. The end is therefore a unique root.
+largest mean below S/n that M/2 + E/4 rejects. Bets are at most 0.58, so 2\psi(\lambda) \le \lambda.
+M/2 + E/4 therefore decreases in \mu below S/n, and the lower end is a unique root.
 
 **Gaussian rewards** (`gaussian_radius`): Robbins' normal mixture of
 \exp(\lambda (S - n\mu) - \lambda^2\sigma^2 n/2) over \lambda \sim N(0, 1/(\rho\sigma^2)), for any
@@ -269,10 +270,10 @@ def loss_rate_evidence(n_lost: ArrayLike, n_told: ArrayLike, n_pending: ArrayLik
     The denominator is the largest likelihood of a common loss rate.
 
     Reports arrive earlier than losses are noticed, so the pending decisions must not be left out. The
-    result is the minimum over all ways to count them as lost or reported. Up to the error of
-    Stirling's formula, the minimum has a common loss rate of one of three kinds: the rate of an arm if
-    all its pending decisions are lost, the rate of an arm if none of them is lost, or the joint rate
-    of all arms whose own rate cannot reach it. In 1,400 random cases with a result above 3, the
+    result is nearly the minimum over all ways to count them as lost or reported. Up to the error of
+    Stirling's formula, the minimum has a common loss rate of one of three kinds: the rate of an arm
+    if all its pending decisions are lost, the rate of an arm if none of them is lost, or the joint
+    rate of all arms whose own rate cannot reach it. In 1,400 random cases with a minimum above 3, the
     result exceeded the minimum by at most 0.005.
     """
     lost_counts, told_counts, pending_counts = (
@@ -311,8 +312,8 @@ def off_policy_interval(
 
     is a supermartingale for each of the 24 bets \lambda, with a predictable centre m (Howard, Ramdas,
     McAuliffe and Sekhon, 2021). The lower end holds for all bets at all times with probability
-    1 - \delta/2; the upper end follows in the same way from the rewards 1 - x. The means v_t may change
-    from visit to visit. The interval is for their average over the n visits so far.
+    1 - \delta/2. The upper end follows in the same way from the rewards 1 - x. The means v_t may
+    change from visit to visit. The interval is for their average over the n visits so far.
 
     Parameters
     ----------

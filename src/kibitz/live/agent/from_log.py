@@ -181,7 +181,10 @@ def replay(columns: Columns, kind: str = "kind") -> Projection:
 
 
 def _skip_removed(events: list[Event]) -> list[Event]:
-    """Remove the events that only a checkpoint makes complete; renumber the other events."""
+    """Return the events that can be replayed without the checkpoint of a compacted log, renumbered.
+
+    A log that was not compacted is returned unchanged.
+    """
     if all(event.kind != "checkpoint" for event in events):
         return events
     kept_events: list[Event] = []

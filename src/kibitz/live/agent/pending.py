@@ -4,7 +4,7 @@ If every report arrives before the next request, an agent decides as the simulat
 are delayed, these rules apply to an arm with n reported observations and p pending pulls:
 
 - The stage of the policy is the number of pulls requested.
-- The mean is the mean of the reported rewards. The count in the index is min(n + p, 2n): pending pulls
+- The mean is that of the reported rewards. The count in the index is min(n + p, 2n): pending pulls
   narrow the confidence interval, so a hundred simultaneous requests do not all get the same arm. At
   most n pending pulls count, so lost reports cannot make an arm seem well known. In other words, the
   policy decides as if min(n, p) further rewards, all equal to the arm's mean, had been reported.
@@ -56,8 +56,8 @@ def build_state(
 ) -> Any:
     """Return the state of a policy after all reports and all pending decisions.
 
-    `pending` has the numbers of pending pulls and pending looks of each arm. A pending decision counts
-    as the reward `silence`. If `silence` is None, it counts as a reward equal to the mean of its arm,
+    `pending` has the numbers of pending pulls and pending looks of each arm. Each of them counts as
+    the reward `silence`. If `silence` is None, each counts as a reward equal to the mean of its arm,
     and for an arm with n observations, at most n pending decisions count. `stored` is the stored
     state of a policy that learns in the order of the decisions; it is None for all other policies.
     """

@@ -23,8 +23,8 @@ detector, in the order of the decisions. `Projection.n_settled` then counts the 
 older than the patience, even if the agent forgets decisions. An alarm is not an event, because the
 log determines it.
 
-**Time.** An event gets the time of the clock, or the time of the previous event if that time is later.
-If the clock is more than `CLOCK_TOLERANCE` behind the previous event, a wrong clock must have timed
+**Time.** An event gets the time of the clock, or the time of the previous event if that is later. If
+the clock is more than `CLOCK_TOLERANCE` behind the previous event, a wrong clock must have timed
 the earlier events. The new event then gets the time of the clock, and decisions with a later time are
 set back to this time, so their patience can end (`Projection.set_back`).
 
@@ -481,8 +481,8 @@ def make_checkpoint(p: Projection, used_ids: set[int], settles: bool, in_order: 
 
     All counts and sums stay the same. Decisions stay if they are pending or not settled, or if their
     id is in `used_ids`. A show stays if its pull stays, so a repeated report is recognised. `settles`
-    says whether decisions settle by their age. `in_order` says whether the state of the policy depends
-    on the order of the rewards; if it does not, `order` is removed.
+    says whether decisions settle by their age. `in_order` says whether the policy's state depends on
+    the order of the rewards; if it does not, `order` is removed.
     """
     p.removed += [{} for _ in p.arms[len(p.removed) :]]
     terms: list[dict[str, list[float]]] = [defaultdict(list) for _ in p.arms]

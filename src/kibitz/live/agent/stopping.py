@@ -13,7 +13,8 @@ where n and S are the number and the sum of the rewards of an arm. For rewards i
 *Claim.* Under H, E_{ij} is at most a non-negative supermartingale with initial value 1, for any
 adaptive choice of arms.
 
-*Proof.* A reward X with mean \mu has \log E e^{aX} \le \kappa(\mu, a): for rewards in [0, 1] because e^{aX} \le 1 - X + X e^a by convexity, for Gaussian rewards by definition. As
+*Proof.* A reward X with mean \mu has \log E e^{aX} \le \kappa(\mu, a): for rewards in [0, 1] because
+e^{aX} \le 1 - X + X e^a by convexity, for Gaussian rewards by definition. As
 \kappa(m, -\alpha) decreases in m and \kappa(m, \beta) increases, the first factor is a
 supermartingale if \mu_i \ge m, the second if \mu_j \le m - \eta. Under H, both hold at
 m = \max(\mu_j + \eta, 0) \le \mu_i (for Gaussian rewards at m = \mu_i). The minimum over m is at most
@@ -280,8 +281,8 @@ def rule_out(
     at least 1 / (share \delta). Suppose that this arm is a founding arm, and let r be the number of
     retired founding arms that are not ruled out. If r = 0 and no error has
     occurred, the best of all founding arms is in use, and the share is 0.9. If r > 0, the best arm in
-    use is one of the r + 1 best founding arms, and the share is 0.05 / (r (r + 1)). It has rank k only
-    if r is at least k - 1, so the error probabilities of all ranks k > 1 sum to at most
+    use is one of the r + 1 best founding arms, and the share is 0.05 / (r (r + 1)). This arm has rank
+    k only if r is at least k - 1, so the error probabilities of all ranks k > 1 sum to at most
     0.05 \delta. The m-th arm added later has its own share,
     0.05 / (m (m + 1)). The shares sum to at most 1, whenever arms are added or retired.
     """

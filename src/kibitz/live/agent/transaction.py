@@ -548,7 +548,7 @@ class Transaction:
         if id is None:
             return None
         record = self._decisions[id]
-        old = record.kind if record.bucket is None else "pull"  # a free look of the bucket answers an ask
+        old = record.kind if record.bucket is None else "pull"  # a free look answers an ask
         if old != kind:
             raise Conflict(
                 f"key {key!r} belongs to decision {id} of kind {old!r} and cannot be used for "

@@ -151,7 +151,7 @@ class StoreCollector:
         return []
 
     def collect(self) -> Iterator[Metric]:
-        """Yield the metrics; if the store does not answer, only the metric that says so."""
+        """Yield the metrics; if the store does not answer, yield only `kibitz_store_up`."""
         up = GaugeMetricFamily("kibitz_store_up", "1 if the store answers, 0 if not.")
         try:
             rows, size = self._store.read(queries.read_totals), self._store.measure_size()

@@ -202,7 +202,7 @@ class Arm:
     def settle(self, record: "DecisionRecord", silence: float) -> None:
         """Settle a decision with its present reward, or with `silence` if it is pending.
 
-        A forgotten decision has no reward.
+        A forgotten decision has no reward, so it does not change the settled counts.
         """
         self.n_unsettled -= 1
         if record.reward is not None:
@@ -462,7 +462,7 @@ def _add_decision(
 
 
 def name_sum(kind: str) -> str:
-    """Return the name of the field of `Arm` that sums the rewards of decisions of a kind."""
+    """Return the name of the sum in `Arm` that contains the rewards of decisions of a kind."""
     return f"{kind}_sum" if kind in ("pull", "show") else "look_sum"
 
 

@@ -80,7 +80,7 @@ class Monitor(NamedTuple):
         return round(reward / self.scale / self.unit)
 
     def get_share(self, arm_index: int) -> float:
-        """Return the fraction of `delta` that an arm gets; `confidence.split_delta` has the same."""
+        """Return the share of `delta` that an arm gets, as in `confidence.split_delta`."""
         m = arm_index - self.n_founding + 1
         return FOUNDING_SHARE / self.n_founding if m < 1 else (1 - FOUNDING_SHARE) / (m * (m + 1))
 
@@ -91,7 +91,7 @@ class Monitor(NamedTuple):
 
 @functools.cache
 def compute_threshold(delta: float, in_unit_interval: bool) -> float:
-    """Return a threshold with which an arm raises a false alarm with probability at most `delta`.
+    """Return a threshold at which the probability of a false alarm of an arm is at most `delta`.
 
     The bound holds for the first `N_PROMISED` rewards of the arm.
     """

@@ -520,7 +520,7 @@ class Agent:
         return results
 
     def _purge(self) -> None:
-        """Remove deleted data from the files of the store, if there is any."""
+        """Purge the store if its files may still contain deleted data."""
         if self.store.read(queries.needs_purge):
             self.store.purge()
 

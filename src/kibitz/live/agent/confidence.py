@@ -150,9 +150,9 @@ def lost_intervals(
 def _lower_ends(n: Floats, sums: Floats, squares: Floats, levels: Floats) -> Floats:
     """Return, for each arm, the largest mean below S/n with log(M/2 + E/4) at least `levels`.
 
-    M and E are the mixtures of the module's docstring. Newton's method solves for a value slightly
-    above the level, on the square root of the logarithm. The result is the largest mean found whose
-    value reaches the level, so the interval is never too narrow.
+    M and E are the mixtures of the module's docstring. Newton's method is applied to the
+    square root of the logarithm and aims slightly above the level. The result is the largest mean
+    found at which the logarithm reaches the level, so the interval is never too narrow.
     """
     ends = np.zeros(n.size)
     [used_arms] = np.nonzero((n > 0) & (sums > 0))
@@ -263,7 +263,7 @@ def _stirling(x: Floats) -> Floats:
 
 
 def loss_rate_evidence(n_lost: ArrayLike, n_told: ArrayLike, n_pending: ArrayLike) -> float:
-    r"""Return the logarithm of an e-process for the hypothesis that all arms lose reports equally.
+    r"""Return the logarithm of an e-process for the hypothesis that all arms have the same loss rate.
 
     Under the hypothesis, the probability that the result ever reaches \log(1/\alpha) is at most
     \alpha. The numerator of the e-process is the product of the Beta(1/2, 1/2) mixtures of the arms.

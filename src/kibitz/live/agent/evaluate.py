@@ -1,9 +1,10 @@
 r"""Estimate from a log what another policy would have earned (off-policy evaluation).
 
-Only randomised visits can answer this question: visits whose arm was drawn with a known positive
-probability for each arm. In a log of kibitz these are the decisions of the bucket, with probability
-1/K for each of K arms. Decisions of the policy itself are not used: a deterministic policy gives all
-other arms probability 0, and the probabilities of Thompson sampling are unknown.
+Only randomised visits can answer this question. At a randomised visit, the arm was drawn at random,
+and the probability of each arm is known and positive. In a log of kibitz, the decisions of the bucket
+are randomised visits, with probability 1/K for each of K arms. Decisions of the policy itself are not
+used: a deterministic policy gives all other arms probability 0, and the probabilities of Thompson
+sampling are unknown.
 
 At each randomised visit, the evaluated policy chooses an arm. If the log has the same arm, the policy
 learns its reward, which is a fresh reward of that arm (replay; Li, Chu, Langford and Wang, 2011). If
@@ -48,7 +49,7 @@ class Visit(NamedTuple):
 
 
 class Visits(NamedTuple):
-    """The randomised visits of a log, the names of its arms, and the number of all its pulls."""
+    """The randomised visits of a log, the names of its arms, and its total number of pulls."""
 
     visits: list[Visit]
     arms: list[str]
@@ -266,7 +267,7 @@ class _Target:
         return candidates[choice]
 
     def learn(self, visit: Visit) -> None:
-        """Learn the reward of a visit whose arm the policy has chosen."""
+        """Update the policy with the reward of a visit at which it chose the logged arm."""
         if self._policy is None:
             return
         arm = self._arms[visit.arm]
@@ -356,7 +357,7 @@ def _mean_square(rewards: list[float]) -> float:
 def _explain_refusal(
     source: Visits, target: _Target, precision: float, baseline: float, delta: float
 ) -> str:
-    """Return a text: why the log cannot evaluate the policy, and how many visits are needed."""
+    """Return an error message: why the log is not sufficient, and how many visits are needed."""
     n_arms = max(len(source.arms), 2)
     square = n_arms * (source.mean_square + baseline**2)
     needed = count_visits_needed(precision, square, n_arms, baseline, delta) / SUGGESTED_BUCKET

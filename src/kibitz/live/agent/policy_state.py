@@ -40,7 +40,7 @@ class InOrder(NamedTuple):
 
 
 def init(config: Config, n_arms: int) -> Any:
-    """Return the initial state of an agent's policy, in the form in which it is stored."""
+    """Return the initial policy state to store; an `InOrder` if the policy learns in order."""
     state = config.policy.init(config.params, n_arms)
     if not config.in_order:
         return state
@@ -58,7 +58,8 @@ def learn_in_order(
 ) -> InOrder:
     """Return the state after a report about decision `id`, whose reward was `old_reward` before.
 
-    `find_reported` returns the decision with an id, or None if it is pending or does not exist.
+    `entry` has the decision's new reward, or None if the decision was forgotten. `find_reported`
+    returns the decision with an id, or None if it is pending or does not exist.
     """
     assert config.policy.revise is not None
     policy_state, arm = state.policy_state, entry.arm

@@ -42,7 +42,7 @@ VARIABLE_ATTRIBUTES = {  # name: long name, units
 
 
 class Faults(NamedTuple):
-    """The faults of a rehearsal: delayed, lost, duplicate and silent reports."""
+    """The faults of the reports in a rehearsal: delay, loss, duplication and silence."""
 
     delay: int = 0  # stages until a report arrives
     loss: float = 0.0  # probability that a report is lost

@@ -393,7 +393,10 @@ def _list_losses(config: Config, arms: list[Arm], deltas: Floats) -> list[str]:
 
 
 def to_plain(data: "xarray.Dataset") -> dict[str, Any]:
-    """Convert a report to plain data for JSON: NaN becomes None, infinity "inf"."""
+    """Convert a report to plain data for JSON.
+
+    NaN becomes None, and an infinite number becomes "inf" or "-inf".
+    """
     columns = {str(key): values.to_numpy().tolist() for key, values in data.data_vars.items()}
     alarms = [
         {key: _to_json_number(value) for key, value in alarm.items()}
@@ -406,7 +409,7 @@ def to_plain(data: "xarray.Dataset") -> dict[str, Any]:
 
 
 def from_plain(content: dict[str, Any]) -> "xarray.Dataset":
-    """Convert plain data that `to_plain` returned back to a report."""
+    """Convert the result of `to_plain` back to a report."""
     import xarray
 
     rows = content["arms"]
@@ -443,7 +446,7 @@ def verdict_to_plain(verdict: Verdict) -> dict[str, Any]:
 
 
 def verdict_from_plain(content: dict[str, Any]) -> Verdict:
-    """Convert plain data that `verdict_to_plain` returned back to a verdict."""
+    """Convert the result of `verdict_to_plain` back to a verdict."""
     losses = {name: float(_read_number(content[name])) for name in ("loss_high", "loss_likely")}
     return Verdict(**{**content, **losses, "out": tuple(content["out"])})
 

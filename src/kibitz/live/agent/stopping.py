@@ -65,7 +65,10 @@ class Tilts(NamedTuple):
 
 
 def _make_tilts(largest_size: float, weights: Sequence[float]) -> Tilts:
-    """Return tilts of total size `largest_size` / 2^k, each split between the arms in three ways."""
+    """Return tilts with alpha + beta = `largest_size` / 2^k for k = 0, 1, ...
+
+    Each of these sums is split into alpha and beta in three ways. `weights` has a weight for each k.
+    """
     sizes = largest_size / 2.0 ** np.arange(len(weights))
     shares = np.array([0.0, 0.5, 1.0])
     log_weights = np.log(np.repeat(np.asarray(weights) / sum(weights) / 3, 3))

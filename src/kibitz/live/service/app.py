@@ -68,7 +68,7 @@ async def ask(call: Call, body: schemas.Ask) -> schemas.Decision | list[schemas.
 async def tell(
     call: Call, body: schemas.Tell | schemas.Tells
 ) -> schemas.Result | list[schemas.Result]:
-    """Report the reward of a decision, or a list of rewards, of which all or none are counted.
+    """Report the reward of a decision, or a list of rewards in one transaction.
 
     Name the decision by its `id`, or by the `key` with which you asked for it. The result is
     `counted`, or `duplicate` for a repeated report.
@@ -97,7 +97,7 @@ async def look(call: Call, body: schemas.Look) -> schemas.Decision:
 async def observe(
     call: Call, body: schemas.Observe | schemas.Observations
 ) -> schemas.Result | list[schemas.Result]:
-    """Report an unrequested observation, or a list of them, of which all or none are counted.
+    """Report an observation that was not asked for, or a list of observations in one transaction.
 
     If a pull showed this reward of another arm, `shown_by` is the id of the pull; such an observation
     needs no key. The result is `counted`, or `duplicate` for a repeated report.
@@ -235,7 +235,10 @@ async def verdict(call: Call, query: schemas.VerdictQuery) -> schemas.Verdict | 
     "GET", f"{AGENT_PATH}/events", "read", schemas.EVENTS, errors=(429,), headers=("Last-Event-ID",)
 )
 async def events(call: Call, query: schemas.EventsQuery) -> schemas.Events | Response:
-    """Return the log after a sequence number; stream it if text/event-stream is accepted."""
+    """Return the events after a sequence number.
+
+    A client that accepts text/event-stream gets a stream of these events and of all new events.
+    """
     if "text/event-stream" in call.request.headers.get("accept", ""):
         last_event_id = call.request.headers.get("last-event-id", "")
         seq = (
@@ -352,9 +355,9 @@ def create_app(
     may use the service (CORS).
 
     The application's state has `store`, `tokens`, `writer`, the threads `log`, `reports` and
-    `imports` (see `kibitz.live.service.reads`), `import_turns`, `n_streams` by token, `changes`, `metrics`,
-    `readiness`, the open `agents` by name, the dashboard's `feeds` by the name of the agent,
-    `open_agent(name)` and the OpenAPI `document`.
+    `imports` (see `kibitz.live.service.reads`), `import_turns`, `n_streams` by token, `changes`,
+    `metrics`, `readiness`, the open `agents` by name, the dashboard's `feeds` by the name of the
+    agent, `open_agent(name)` and the OpenAPI `document`.
     """
     if metrics_token is not None and not re.fullmatch("[!-~]+", metrics_token):
         raise ValueError(  # without the value, which is a secret

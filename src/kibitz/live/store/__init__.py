@@ -29,7 +29,7 @@ from kibitz.live.store.sqlite import SQLite
 def connect(url: str | os.PathLike[str], *, create: bool = True) -> Store:
     """Open the store at a path, a `sqlite:///...` or a `postgresql://...` address.
 
-    If the store does not exist, create it if `create` is True, and raise ValueError if not.
+    If the store does not exist, create it if `create` is True; otherwise raise ValueError.
     """
     text = os.fspath(url) if isinstance(url, str | os.PathLike) else url
     if not isinstance(text, str) or not text or "\0" in text:

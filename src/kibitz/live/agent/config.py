@@ -39,7 +39,7 @@ ARGUMENTS = {  # arguments of `agent` that the stored configuration contains
 }  # fmt: skip
 MAX_SCALES = 10_000  # a larger reward, in units of the scale, is accepted only with `force`
 SCALE_LIMIT = 1e50  # limits scales and their inverses, so that no statistic overflows
-MAX_EDGES = 10_000  # of a graph, because every transaction compares the stored configuration
+MAX_EDGES = 10_000  # entries of a graph; every transaction compares the configuration
 DECLARABLE = ("bernoulli", "bounded")  # kinds of rewards that `declare_rewards` accepts
 
 

@@ -54,7 +54,7 @@ class Visits(NamedTuple):
     visits: list[Visit]
     arms: list[str]
     n_asks: int
-    mean_square: float  # of all rewards of the log
+    mean_square: float  # mean square of all rewards of the log
     n_open: int = 0  # randomised visits whose rewards are not known yet
 
 
@@ -156,7 +156,7 @@ def evaluate(
     visits = [visit for visit in source.visits if target.support <= {*visit.candidates}]
     if not visits:
         raise ValueError(_explain_refusal(source, target, precision, baseline, delta))
-    # For example, a policy that chooses each of K arms with probability 1/K has no weight above 1.
+    # The interval is narrower if no arm is certain: with 1/K for each of K arms, no weight exceeds 1.
     max_weight = max(target.largest / visit.probability for visit in visits)
     total = squares = weights = weighted_rewards = matched_rewards = 0.0
     n_matched = 0
@@ -197,7 +197,7 @@ class _Target:
     def __init__(self, policy: Any, source: Visits, seed: int | None) -> None:
         self._policy = policy if isinstance(policy, Policy) else None
         self._shares: dict[int, float] = {}
-        self.support: frozenset[int] = frozenset()  # candidates of every usable visit
+        self.support: frozenset[int] = frozenset()  # arms that a visit must offer
         self.largest = 1.0  # the largest probability of an arm
         if self._policy is None:
             self._set_shares(policy, source.arms)

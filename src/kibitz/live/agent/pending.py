@@ -9,8 +9,8 @@ are delayed, these rules apply to an arm with n reported observations and p pend
   most n pending pulls count, so lost reports cannot make an arm seem well known. In other words, the
   policy decides as if min(n, p) further rewards, all equal to the arm's mean, had been reported.
 - An arm without any report is pulled before all arms with a report. Among several arms without a
-  report, the arm with the fewest requested pulls is pulled first. In stage t, this rule does
-  not apply to an arm with \sqrt t requested pulls or more, unless no arm has a report.
+  report, the arm with the fewest requested pulls is pulled first. In stage t, this rule does not
+  apply to an arm with \sqrt t requested pulls or more, unless no arm has a report.
 - For a look, pending looks count like pending pulls. The pending pull of the current stage does not
   count, because the pull and the look of a stage are chosen from the same state. An arm counts as
   known even if all its reports are of looks.
@@ -31,7 +31,7 @@ report of the previous decision.
 If the agent has a graph (`shows=`), the policy plays as in the simulator: an arm that was shown need
 not be pulled first. A pull that hides its own reward is reported by `forget`. If the graph says that
 an arm may hide its reward, its forgotten pulls count as reported. A policy that knows the graph
-decides itself whether to pull an arm without a report, unless such an arm has a pending pull.
+may pull another arm before an arm without a report, unless such an arm has a pending pull.
 """
 
 import math

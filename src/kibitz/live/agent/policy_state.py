@@ -151,7 +151,7 @@ def replay(config: Config, projection: Projection) -> str | None:
         return None
     state = config.policy.init(config.params, len(projection.arms))
     rewards: dict[int, float] = {}
-    sums: list[list[float]] = [[] for _ in projection.arms]  # each as `expand` returns it
+    sums: list[list[float]] = [[] for _ in projection.arms]  # exact; see `expand`
     final_rewards = {entry.id: entry.reward for entry in projection.order}
     for entry in projection.order:
         if entry.reward is None:

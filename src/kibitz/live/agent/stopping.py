@@ -280,14 +280,14 @@ def rule_out(
     \omega of `_split_weights`. The sum contains only the leading arms j (`_find_leaders`). The
     omitted terms are not negative, so the smaller sum is still valid evidence.
 
-    **The shares.** A wrong winner requires that the best arm in use is ruled out, so that its sum is
-    at least 1 / (share \delta). Suppose that this arm is a founding arm, and let r be the number of
-    retired founding arms that are not ruled out. If r = 0 and no error has
-    occurred, the best of all founding arms is in use, and the share is 0.9. If r > 0, the best arm in
-    use is one of the r + 1 best founding arms, and the share is 0.05 / (r (r + 1)). This arm has rank
-    k only if r is at least k - 1, so the error probabilities of all ranks k > 1 sum to at most
-    0.05 \delta. The m-th arm added later has its own share,
-    0.05 / (m (m + 1)). The shares sum to at most 1, whenever arms are added or retired.
+    **The shares.** A wrong winner requires that the best arm that is not retired is ruled out.
+    Suppose that this arm is a founding arm, and let r be the number of retired founding arms that are
+    not ruled out. If r = 0, the arm is the best of all founding arms, unless that arm was retired and
+    ruled out, which is the same error. Its share is 0.9. If r > 0, the arm is one of the r + 1 best
+    founding arms, and its share is 0.05 / (r (r + 1)). It has rank k only if r is at least k - 1, so
+    the error probabilities of all ranks k > 1 sum to at most 0.05 \delta. The m-th arm added later
+    has its own share, 0.05 / (m (m + 1)). The error probabilities of all arms sum to at most \delta,
+    whenever arms are added or retired.
     """
     n_arms = data.n.size
     log_sums = np.full(n_arms, -np.inf)

@@ -67,7 +67,7 @@ class Transaction:
         self._alarms: list[Alarm] = []
         self._decisions: dict[int, DecisionRecord] = {}  # read or made in this transaction, by id
         self._keys: dict[str, int | None] = {}  # decision id by key; None: no decision has the key
-        self._shows: dict[int, dict[int, int]] = {}  # show's id, by pull's id and arm
+        self._shows: dict[int, dict[int, int]] = {}  # id of each show, by pull and arm
         self._new: list[int] = []
         self._changed: set[int] = set()
 
@@ -548,7 +548,8 @@ class Transaction:
         if id is None:
             return None
         record = self._decisions[id]
-        old = record.kind if record.bucket is None else "pull"  # a free look answers an ask
+        # A decision of the bucket answers an ask, even if it counts as a look.
+        old = record.kind if record.bucket is None else "pull"
         if old != kind:
             raise Conflict(
                 f"key {key!r} belongs to decision {id} of kind {old!r} and cannot be used for "

@@ -19,8 +19,8 @@ LOG_FORMATS = ("text", "json")
 LOG_LEVELS = ("debug", "info", "warning", "error", "critical")
 TEXT_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 REQUEST_ID_PATTERN = re.compile(rb"[\w.:=+/@-]{1,100}", re.ASCII)
-METHODS = ("GET", "POST", "PATCH", "PUT", "DELETE", "HEAD", "OPTIONS")  # log "other" for the rest
-FIELDS = ("request_id", "method", "route", "agent", "status", "seconds")  # of an access record
+METHODS = ("GET", "POST", "PATCH", "PUT", "DELETE", "HEAD", "OPTIONS")  # all others: "other"
+FIELDS = ("request_id", "method", "route", "agent", "status", "seconds")  # in a record
 
 access_log = logging.getLogger("kibitz.access")
 

@@ -190,7 +190,7 @@ async def metrics(call: Call) -> Response:
     token, expected_token = find_token(call.headers) or "", call.state.metrics_token
     if not (
         expected_token and hmac.compare_digest(token.encode(), expected_token.encode())
-    ):  # a token of the store
+    ):  # otherwise, it must be a token of the store
         access = await call.state.tokens.authorize("GET", call.headers, "read", None)
         if access.agent is not None:
             raise RequestError(

@@ -22,7 +22,7 @@ from kibitz.live.events import Decision, Event
 from kibitz.live.store.postgresql import hide_password
 
 RESPONSE_SECONDS = 10.0  # how long to wait for a response before retrying
-SLOW_RESPONSE_SECONDS = 600.0  # this limit for requests that rewrite or read the whole store
+SLOW_RESPONSE_SECONDS = 600.0  # timeout of requests that rewrite or read the whole store
 MAX_BATCH = 1_000  # decisions in one request
 ERROR_TYPES: dict[int, type[Exception]] = {401: PermissionError, 403: PermissionError, 409: Conflict}
 # The exception for status 404, by the first word of the message. Any other first word means that the

@@ -21,7 +21,7 @@ from kibitz.live.store import queries
 
 MAX_WAITING = 200  # different reads that wait for a thread; further reads are rejected
 MAX_LOAD = 0.25  # largest share of a processor's time for the reads of one thread
-MAX_REPORT_LOAD = 0.5  # this limit for reports, because one report may take a second
+MAX_REPORT_LOAD = 0.5  # largest share for reports, because one may take a second
 MAX_REPORTS = 32  # reports and verdicts in the cache
 MAX_AGE_SECONDS = 5.0  # a report contains ages, so it is computed again even without a change
 

@@ -25,7 +25,7 @@ except ImportError:  # on Windows, connections are limited by MAX_CONNECTIONS on
 MAX_HEADER_SECONDS = 10.0  # time within which the header of a request must arrive
 MAX_WRITE_SECONDS = 10.0  # time within which a client must read what fills the buffers
 LAST_WRITE_SECONDS = 2.0  # time within which a dropped client must read the last event
-SEND_BUFFER_BYTES = 128 * 1024  # of the system, for each connection
+SEND_BUFFER_BYTES = 128 * 1024  # the system's send buffer for each connection
 MAX_CONNECTIONS = 4_000  # open connections, if the system allows the process as many files
 RESERVED_FILES = 100  # files that the service opens besides its connections
 MAX_QUEUED_CONNECTIONS = 2048  # connections that the system holds until the service accepts them

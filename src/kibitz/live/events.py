@@ -23,18 +23,18 @@ detector, in the order of the decisions. `Projection.n_settled` then counts the 
 older than the patience, even if the agent forgets decisions. An alarm is not an event, because the
 log determines it.
 
-**Time.** Each event has the time of the clock, but no earlier time than the event before it, unless
-the clock is more than `CLOCK_TOLERANCE` behind that event. Then a clock was wrongly ahead at the
-earlier events. The decisions with a later time count as made at the time of the new event, so their
-patience ends (`Projection.set_back`).
+**Time.** An event gets the time of the clock, or the time of the previous event if that is later. If
+the clock is more than `CLOCK_TOLERANCE` behind the previous event, a wrong clock must have timed
+the earlier events. The new event then gets the time of the clock, and decisions with a later time are
+set back to this time, so their patience can end (`Projection.set_back`).
 
 **Bucket.** An agent with a bucket chooses some arms uniformly at random. `probability` is the
 probability with which the arm of a decision was chosen, given everything before it, or None if it is
 unknown. `bucket` lists the arms from which the arm was drawn, by their numbers, and is None if the
 policy chose the arm. `Arm.bucket_counts` counts the settled bucket decisions.
 
-**Exact sums.** The sums of an arm are exact. Each sum is stored as the nearest float and the
-remainders that this float leaves (`expand`), so a corrected reward leaves no rounding error behind.
+**Exact sums.** The sums of an arm are exact. Each sum is stored as the nearest float and a list of
+remainders (`expand`), so the correction of a reward causes no rounding error.
 """
 
 import json
@@ -92,9 +92,9 @@ class Decision(NamedTuple):
     probability
         The probability with which the arm was chosen, given everything before the request. It is 1
         for a deterministic policy without a bucket. With a bucket, it is the probability of the
-        mixture of policy and bucket. If the policy itself is random, as Thompson sampling is, the
-        probability is known for bucket decisions only: it is the probability that the bucket
-        chooses this arm. Otherwise it is None.
+        mixture of policy and bucket. If the policy itself is random, such as Thompson sampling, the
+        probability of a bucket decision is the probability that the bucket chooses this arm. The
+        probability of every other decision is then None.
     bucket
         Whether the bucket chose the arm, uniformly at random.
     """
@@ -116,10 +116,10 @@ class Arm:
     `settled_sum` and `settled_squares` are the number, the sum and the sum of squares of all settled
     rewards. `n_unsettled` and `n_late` stay 0 unless the agent counts silence as a reward.
 
-    Each sum is the float nearest to the exact sum. `remainders` has, by the name of the sum, the
-    floats that must be added to it for the exact sum; most sums of clicks have none. `bucket_counts`
-    has the number of settled bucket decisions by the arms of the bucket. `scan` is the state of the
-    change detector, or [] if there is none.
+    Each sum is the float nearest to the exact sum. `remainders` maps the name of a sum to the floats
+    that must be added to it to get the exact sum; most sums of clicks have no remainders.
+    `bucket_counts` maps each set of arms from which the bucket drew to the number of settled bucket
+    decisions of this arm. `scan` is the state of the change detector, or [] if there is none.
     """
 
     name: str
@@ -147,7 +147,7 @@ class Arm:
 
     @property
     def n_observed(self) -> int:
-        """The number of observed rewards, from pulls, from looks and from what pulls showed."""
+        """The number of observed rewards: from pulls, from looks and from pulls of other arms."""
         return self.n_pulls + self.n_looks + self.n_shows
 
     @property
@@ -162,7 +162,7 @@ class Arm:
 
     @property
     def settled_mean(self) -> float:
-        """The mean of the settled rewards; NaN if the arm has none."""
+        """The mean of the settled rewards; NaN if the arm has no settled rewards."""
         return self.settled_sum / self.n_settled if self.n_settled else float("nan")
 
     def count_decision(self, kind: str, silence: float | None) -> None:
@@ -200,7 +200,10 @@ class Arm:
             self.n_late += 1
 
     def settle(self, record: "DecisionRecord", silence: float) -> None:
-        """Settle a decision with its present reward; a forgotten decision has none."""
+        """Settle a decision with its present reward, or with `silence` if it is pending.
+
+        A forgotten decision has no reward, so it does not change the settled counts.
+        """
         self.n_unsettled -= 1
         if record.reward is not None:
             self._count_settled(record, record.reward)
@@ -208,11 +211,11 @@ class Arm:
             self._count_settled(record, silence)
 
     def _parts(self, name: str) -> list[float]:
-        """Return floats whose exact sum is the exact value of a sum of this arm."""
+        """Return floats that add up exactly to the arm's sum with this name."""
         return [getattr(self, name), *self.remainders.get(name, ())]
 
     def _replace(self, name: str, old: float, new: float) -> None:
-        """Replace a term of a sum exactly; `old` is 0 if `new` is a further term."""
+        """Replace the term `old` of a sum by `new`, exactly; if `old` is 0, add the term `new`."""
         nearest, *rest = expand([*self._parts(name), new, -old]) or [0.0]
         setattr(self, name, nearest)
         if rest:
@@ -282,14 +285,14 @@ class DecisionRecord:
     probability: float | None = None
     bucket: str | None = None
     shown_by: int | None = None  # id of the pull that showed the reward
-    place: int | None = None  # among the rewards of its arm in the change detector, counted from 1
+    place: int | None = None  # position in the change detector of its arm, counted from 1
 
 
 class Reward(NamedTuple):
-    """A reward of a decision, as an event reported or corrected it.
+    """The reward that an event reported or corrected, with its decision.
 
-    The reward is None if the decision was forgotten. A new arm has an entry of the kind "added", with
-    id 0.
+    The reward is None if the event forgot the decision. A new arm also has an entry, with the kind
+    "added" and the id 0.
     """
 
     id: int
@@ -304,7 +307,7 @@ class Projection:
     """The state of an agent that follows from its log.
 
     After a compaction, `decisions` lacks the decisions that the checkpoint left out. `removed` has,
-    for each arm and each of its sums, floats whose exact sum is the part of the missing decisions.
+    for each arm and each of its sums, floats that add up exactly to the terms of these decisions.
     """
 
     arms: list[Arm] = field(default_factory=list)
@@ -312,7 +315,7 @@ class Projection:
     n_decisions: int = 0
     n_events: int = 0
     n_asks: int = 0
-    n_settled: int = 0  # number of decisions that are older than the patience, if this matters
+    n_settled: int = 0  # decisions older than the patience; 0 if decisions do not settle by age
     rewards: str | None = None  # the declared kind of rewards
     latest: float = 0.0
     order: list[Reward] = field(default_factory=list)  # in the order of the events
@@ -328,14 +331,15 @@ class Projection:
 
 
 def event_time(now: float, latest: float) -> float:
-    """Return the time of an event at time `now` of the clock, after an event at time `latest`."""
+    """Return the time of a new event from the clock's time `now` and the last event's time."""
     return now if now < latest - CLOCK_TOLERANCE else max(now, latest)
 
 
 def expand(terms: list[float]) -> list[float]:
-    """Return the exact sum of `terms` as its nearest float, the float nearest to the rest, and so on.
+    """Return floats that add up exactly to the sum of `terms`.
 
-    The floats depend only on the exact sum; there are none if the sum is 0.
+    The first float is the float nearest to the sum, the second is the float nearest to the rest, and
+    so on. The floats depend only on the exact sum. The list is empty if the sum is 0.
     """
     floats: list[float] = []
     while nearest := math.fsum(terms):
@@ -458,12 +462,12 @@ def _add_decision(
 
 
 def name_sum(kind: str) -> str:
-    """Return the name of the sum of an arm that contains the rewards of a kind of decisions."""
+    """Return the name of the sum in `Arm` that contains the rewards of decisions of a kind."""
     return f"{kind}_sum" if kind in ("pull", "show") else "look_sum"
 
 
 def list_terms(record: DecisionRecord) -> Iterator[tuple[str, float]]:
-    """Yield the name of each sum that contains a decision's reward, with the decision's term."""
+    """Yield the terms of a decision in the sums of its arm, each with the name of the sum."""
     if (reward := record.reward) is not None:
         yield name_sum(record.kind), reward
         yield "squares", reward * reward
@@ -477,8 +481,8 @@ def make_checkpoint(p: Projection, used_ids: set[int], settles: bool, in_order: 
 
     All counts and sums stay the same. Decisions stay if they are pending or not settled, or if their
     id is in `used_ids`. A show stays if its pull stays, so a repeated report is recognised. `settles`
-    says whether decisions settle by their age. `order` stays if `in_order` is True: a policy needs it
-    if its state depends on the order of the rewards.
+    says whether decisions settle by their age. `in_order` says whether the policy's state depends on
+    the order of the rewards; if it does not, `order` is removed.
     """
     p.removed += [{} for _ in p.arms[len(p.removed) :]]
     terms: list[dict[str, list[float]]] = [defaultdict(list) for _ in p.arms]

@@ -1,27 +1,30 @@
-r"""The monitor of an agent: a change detector for each arm, which raises alarms and decides nothing.
+r"""Detect changes in the means of an agent's arms.
 
-The monitor gives the settled rewards of each arm to a block scan (`kibitz.policies.change_scan`), in
-the order of the decisions. A decision enters the scan when it is older than the patience. The order
-of the reports would be wrong: a click is reported at once and a missing click is known only after the
-patience, so a growth of traffic would look like a change of the mean.
+The monitor of an agent raises alarms but never changes a decision. It passes the settled rewards of
+each arm to a block scan (`kibitz.policies.change_scan`), in the order of the decisions. A decision
+enters the scan when it is older than the agent's patience. The order in which reports arrive would be
+misleading: a click is reported at once, but a missing click is known only after the patience. A
+growth of traffic would therefore look like a change of the mean.
 
 **Promise.** If the mean of no arm changes, the probability that any arm raises an alarm among its
 first `N_PROMISED` rewards is at most \delta, for any choice of the arms. Each arm has a share of
-\delta (`Monitor.get_share`), and the probabilities of all tests of an arm sum to at most its share.
-One test, with statistic G of s rewards before and w after, exceeds x with probability
+\delta (`Monitor.get_share`), and the false-alarm probabilities of all tests of an arm sum to at
+most its share. A test compares s rewards before a possible change with w rewards after it. Without a
+change, its statistic G exceeds x with probability
 
 - at most 2 e^{-x} for rewards of sub-Gaussian scale 1, because the difference of the two means is
   sub-Gaussian with variance factor 1/s + 1/w;
 - at most 2 (1 + x) e^{-x} for rewards in [0, 1]. Let A = s kl(m_1, \mu) and B = w kl(m_2, \mu), where
-  \mu is the true mean. If m_1 \le m_2, then G is at most A 1\{m_1 < \mu\} + B 1\{m_2 > \mu\}. By
-  Chernoff's bound each term exceeds u with probability at most e^{-u}, also given the other block,
-  so the sum exceeds x with probability at most (1 + x) e^{-x}. The case m_1 \ge m_2 is the same.
+  \mu is the true mean, and m_1 and m_2 are the mean rewards before and after the possible change. If
+  m_1 \le m_2, then G is at most A 1\{m_1 < \mu\} + B 1\{m_2 > \mu\}. By Chernoff's bound, each term
+  exceeds u with probability at most e^{-u}, even conditionally on the other term. The sum therefore
+  exceeds x with probability at most (1 + x) e^{-x}. The case m_1 \ge m_2 is symmetric.
 
-The promise is about the first alarm of an arm. After an alarm, the rewards since the change were
-selected by the scan, and no proof covers them.
+The promise covers only the first alarm of each arm. After an alarm, the scan itself has selected the
+rewards since the change, so the proof does not apply to later alarms.
 
 The scan gets whole numbers: rewards of 0 or 1, or other rewards in multiples of 2^-40 scales. Its
-sums are therefore exact, and a corrected reward leaves no rounding error behind.
+sums are therefore exact, and the correction of a reward causes no rounding error.
 """
 
 import functools
@@ -41,15 +44,15 @@ from kibitz.policies.change_scan import (
 
 N_PROMISED = 100_000  # rewards of each arm for which the probability of a false alarm is bounded
 FOUNDING_SHARE = 0.9  # the share of delta for the arms with which an agent was created
-N_STEPS = 20  # fixed-point iterations; each gains more than one digit
+N_STEPS = 20  # fixed-point iterations; each adds more than one correct digit
 
 
 class Alarm(NamedTuple):
-    """A change in the mean of an arm, as the monitor detected it.
+    """A detected change in the mean of an arm.
 
-    `n_before` and `mean_before` are the number and the mean of the arm's rewards from the change
-    before this one, or from the first reward, up to this change. `n_after` and `mean_after` are the
-    number and the mean of the rewards from this change up to the alarm.
+    `n_before` and `mean_before` are the number and the mean of the arm's rewards before the change.
+    These rewards begin at the previous change of the arm, or at its first reward. `n_after` and
+    `mean_after` are the number and the mean of the rewards from the change up to the alarm.
     """
 
     arm: int
@@ -77,18 +80,21 @@ class Monitor(NamedTuple):
         return round(reward / self.scale / self.unit)
 
     def get_share(self, arm_index: int) -> float:
-        """Return the share of an arm in `delta`; `confidence.split_delta` splits in the same way."""
+        """Return the share of `delta` that an arm gets, as in `confidence.split_delta`."""
         m = arm_index - self.n_founding + 1
         return FOUNDING_SHARE / self.n_founding if m < 1 else (1 - FOUNDING_SHARE) / (m * (m + 1))
 
     def get_threshold(self, arm_index: int) -> float:
-        """Return the threshold of the scan of an arm."""
+        """Return the value of the scan's statistic at which an arm raises an alarm."""
         return compute_threshold(self.delta * self.get_share(arm_index), self.in_unit_interval)
 
 
 @functools.cache
 def compute_threshold(delta: float, in_unit_interval: bool) -> float:
-    """Return a threshold at which `N_PROMISED` rewards raise an alarm with probability ≤ `delta`."""
+    """Return a threshold at which the probability of a false alarm of an arm is at most `delta`.
+
+    The bound holds for the first `N_PROMISED` rewards of the arm.
+    """
     weights, logs = sum_over_tests(N_PROMISED)
     threshold = math.log(2 * weights) - math.log(delta)
     for _ in range(N_STEPS if in_unit_interval else 0):
@@ -100,7 +106,7 @@ def compute_threshold(delta: float, in_unit_interval: bool) -> float:
 def sum_over_tests(n: int) -> tuple[float, float]:
     """Return the sums of w/m and of (w/m) log(m/w) over all tests of the first `n` rewards.
 
-    A test after m rewards compares the last w with the m - w before.
+    A test after m rewards compares the last w rewards with the m - w rewards before them.
     """
     weights = logs = 0.0
     level = 0
@@ -115,7 +121,7 @@ def sum_over_tests(n: int) -> tuple[float, float]:
 
 
 class _Prefixes:
-    """Lists with the stored sums of each level, which `Scan` code can index like its array."""
+    """The stored sums of one arm as lists, indexed like the array `Scan.prefixes`."""
 
     def __init__(self, levels: list[list[Any]]) -> None:
         self.levels = levels
@@ -143,11 +149,11 @@ def _store(scan: Scan, state: list[Any]) -> None:
 def add_observation(
     state: list[Any], monitor: Monitor, arm_index: int, id: int, asked_at: float, reward: float
 ) -> Alarm | None:
-    """Give the settled reward of a decision to the scan of its arm; return the alarm that it raises.
+    """Add the settled reward of a decision to the scan of its arm; return the alarm or None.
 
-    `state` is [] before the first reward. Then it has the fields `counts`, `sums`, `origins`,
-    `origin_sums` and `prefixes` of the `Scan` of this arm (not `shifts`, because these sums are whole
-    numbers), and for each prefix the id and the time of the decision that follows it.
+    `state` is [] before the first reward. Afterwards, it has the fields `counts`, `sums`, `origins`,
+    `origin_sums` and `prefixes` of the arm's `Scan`, and for each prefix the id and the time of the
+    decision that follows it. The field `shifts` is not needed, because the sums are whole numbers.
     """
     if not state:
         state += [0, 0, 0, 0, [], []]
@@ -182,14 +188,14 @@ def add_observation(
 def correct_observation(
     state: list[Any], monitor: Monitor, place: int, old_reward: float, reward: float
 ) -> None:
-    """Replace the reward at a place of the scan; earlier alarms stay."""
+    """Replace the reward at position `place` in the scan of an arm; earlier alarms remain."""
     scan = _load(state)
     correct_reward(scan, 0, place, monitor.to_units(reward) - monitor.to_units(old_reward))
     _store(scan, state)
 
 
 def has_changed(state: list[Any]) -> bool:
-    """Return whether a scan has raised an alarm."""
+    """Return whether the scan of an arm has raised an alarm."""
     return bool(state) and state[2] > 0
 
 

@@ -93,9 +93,9 @@ def agent(
         The number of seconds after which a decision without a report stops being pending. By default,
         decisions stay pending until they are reported. A late report still counts.
     silence
-        What happens to a decision that has no report after `patience` seconds. With "forget", no
-        reward is counted. With a number, such as 0 for no click, this number is counted as the
-        reward. Means and intervals then use settled decisions only, which are older than `patience`.
+        The reward of a decision that has no report after `patience` seconds, such as 0 for no click.
+        With "forget", such a decision has no reward and is not counted. With a number, means and
+        intervals use only settled decisions, which are older than `patience`.
     bucket
         The probability ε with which `ask` chooses uniformly at random among the arms that may be
         pulled, instead of asking the policy. Each decision records the `probability` of its arm, so
@@ -105,17 +105,17 @@ def agent(
         Whether the decisions of the bucket count as looks instead of pulls. Use this only if these
         visitors would be shown a random arm anyway; otherwise they are part of the regret.
     shows
-        What a pull shows of other arms: a square matrix as for `kibitz.graph`, in the order of
-        `arms`, or `kibitz.graph(...)` itself. Report what each pull shows with
-        `observe(arm, reward, shown_by=id)`, and a pull that hides its own reward with `forget(id)`.
-        The policy then decides as in the simulator with this graph. By default there is no graph;
-        what a pull shows can be reported all the same.
+        The graph of an agent whose pulls show rewards of other arms: a square matrix as for
+        `kibitz.graph`, in the order of `arms`, or a result of `kibitz.graph`. Report each shown
+        reward with `observe(arm, reward, shown_by=id)`, and a pull that hides its own reward with
+        `forget(id)`. The policy then decides as in the simulator with this graph. The default is no
+        graph; shown rewards can then still be reported.
     alarms
         The probability of a false alarm, such as 0.1, for an agent with a monitor. The monitor looks
         for changes of the mean of each arm, over the settled decisions in the order in which they
         were made, so it needs a `patience`. If no mean changes, the probability that any arm raises
-        an alarm among its first 100,000 rewards is at most `alarms`. An alarm changes the report and
-        no decision. The default is no monitor.
+        an alarm among its first 100,000 rewards is at most `alarms`. An alarm changes the report
+        but no decision. The default is no monitor.
     """
     arguments = check_config(
         name, arms, rewards, policy, scale, seed, patience, silence, bucket, bucket_is_free,
@@ -144,9 +144,9 @@ def open_agent(store: Store, name: str, arguments: ConfigData) -> "Agent":
 def check_store(url: str, name: str | None = None) -> dict[str, list[str]]:
     """Return, by agent, the discrepancies between the stored state and the event log.
 
-    `name` limits the check to one agent. The key "file" lists what is wrong with a SQLite file: it is
-    damaged, or acknowledged events are missing. If the agents of a damaged file cannot be checked,
-    their lists say which events can be read.
+    `name` limits the check to one agent. The key "file" lists the problems of a SQLite file: damage,
+    and missing acknowledged events. If the agents of a damaged file cannot be checked, their lists
+    say which events can be read.
     """
     discrepancies: dict[str, list[str]] = {}
     path = sqlite_path(url)
@@ -197,7 +197,7 @@ class Agent:
 
     @property
     def store(self) -> Store:
-        """The store that holds the agent; ValueError if the agent is closed."""
+        """The store that holds the agent; a closed agent raises ValueError."""
         if self._is_closed:
             raise ValueError(f"agent {self.name!r} is closed; open it again with kibitz.agent()")
         return self._store
@@ -482,11 +482,11 @@ class Agent:
     def declare_rewards(self, rewards: Literal["bernoulli", "bounded"]) -> str:
         """Declare that all rewards are "bernoulli" (0 or 1) or "bounded" (in [0, 1]).
 
-        From then on, the agent rejects other rewards, and its intervals are those of this kind of
-        rewards. The policy stays the same. A declaration is an event of the log and can be made once;
-        it can only narrow the kind with which the agent was created. Raise ValueError if a reward of
-        the agent contradicts it. Return "declared", or "duplicate" if the agent already has this kind
-        of rewards.
+        From then on, the agent rejects other rewards, and its intervals assume this kind of rewards.
+        The policy stays the same. A declaration is an event of the log and can be made only once. It
+        can only narrow the kind with which the agent was created. Raise ValueError if a reward of the
+        agent contradicts the declaration. Return "declared", or "duplicate" if the agent already has
+        this kind of rewards.
         """
         return str(self.batch([("declare", (rewards,))])[0])
 
@@ -520,7 +520,7 @@ class Agent:
         return results
 
     def _purge(self) -> None:
-        """Remove deleted data from the files of the store, if there is any."""
+        """Purge the store if its files may still contain deleted data."""
         if self.store.read(queries.needs_purge):
             self.store.purge()
 
@@ -539,15 +539,15 @@ class Agent:
         return report(self.store, self.config, self.now(), delta)
 
     def verdict(self, delta: float = 0.05, tolerance: float = 0.0) -> "Verdict":
-        """Say whether there is a winner, and what stopping now would cost.
+        """Return the winner, if there is one, and a bound on the loss of stopping now.
 
         Parameters
         ----------
         delta
-            The probability that a winner is ever wrong or the bound on the loss ever too small is at
-            most `delta`, however often you ask and whatever policy chooses the arms. With a monitor,
-            only the rewards since the last change of each arm count, and the promise holds if the
-            means changed when the monitor says.
+            The probability that any verdict names a wrong winner or has a bound that is too small is
+            at most `delta`, however often you ask and whichever policy chooses the arms. With a
+            monitor, only the rewards since the last change of each arm count, and the guarantee
+            assumes that the means changed at the times that the monitor reports.
         tolerance
             The loss per pull that you accept, in units of reward: 0.002 for 0.2 clicks in 100 views.
         """
@@ -613,6 +613,6 @@ def _parse_report(pair: Any) -> tuple[Any, Any]:
 
 
 def name_decision(id: Any, key: Any, reward: Any, force: Any) -> Operation:
-    """Return the operation that tells a reward of the decision with this id or this key."""
+    """Return the operation that reports the reward of the decision with this id or this key."""
     check_one_name(id, key)
     return ("tell", (id, reward, force)) if key is None else ("tell_key", (key, reward, force))

@@ -52,7 +52,7 @@ def restore(file: str | os.PathLike[str], url: str, replace: bool = False) -> in
         if exists:
             _remove_write_ahead_log(target)
         os.replace(copy, target)
-        os.ftruncate(lock_file, 0)  # it counts the acknowledged events of the old file
+        os.ftruncate(lock_file, 0)  # the lock file still counts the events of the old store
         _sync_folder(target.parent)
     return n_agents
 
@@ -118,7 +118,7 @@ def _remove_write_ahead_log(path: Path) -> None:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Make a renamed file survive a power failure."""
+    """Flush a folder to the disk, so a file renamed in it survives a power failure."""
     if os.name != "nt":  # Windows cannot open folders
         descriptor = os.open(folder, os.O_RDONLY)
         try:

@@ -1,23 +1,26 @@
 r"""Time-uniform confidence sequences for the means of arms.
 
-Arms may be chosen adaptively; only a constant conditional mean of the rewards is assumed. Each
-sequence is the set of means that a non-negative supermartingale with initial value 1 has not
-rejected. By Ville's inequality, the supermartingale of the true mean ever reaches 1/\delta with
-probability at most \delta. The sequences use three statistics of an arm, which do not depend on the
-order of the reports: the number n, the sum S and the sum of squares Q of its rewards.
+Arms may be chosen adaptively. The rewards of an arm must have a constant conditional mean. For each
+possible mean there is a process, which is a non-negative supermartingale with initial value 1 if this
+mean is true. A mean is rejected when its process reaches 1/\delta. The interval contains all means
+that are not rejected. By Ville's inequality, the probability that the true mean is ever rejected is
+at most \delta. The processes use three statistics of an arm, which do not depend on the order of the
+reports: the number n, the sum S and the sum of squares Q of its rewards.
 
-**Rewards in [0, 1]** (`unit_intervals`). The process of a mean \mu is half a mixture over the
-alternatives q \sim Beta(1/2, 1/2) (Robbins, 1970; Krichevsky and Trofimov, 1981),
+**Rewards in [0, 1]** (`unit_intervals`). The process of a mean \mu has two parts. The first half is a
+mixture over the alternatives q \sim Beta(1/2, 1/2) (Robbins, 1970; Krichevsky and Trofimov, 1981),
 
 .. math:: M(\mu) = \int \Big(\frac{q}{\mu}\Big)^S \Big(\frac{1-q}{1-\mu}\Big)^{n-S} \pi(dq)
-    = \exp(n\,kl(S/n, \mu) - C(n, S)),
+    = \exp(n\,kl(S/n, \mu) - C(n, S)).
 
-and half a mixture over 24 bets \lambda of \exp(\lambda (S - n\mu) - \psi(\lambda) V(\mu)), where
+The second half consists of a mixture E(\mu) over 24 bets \lambda of
+\exp(\lambda (S - n\mu) - \psi(\lambda) V(\mu)), and of the same mixture for the rewards 1 - x. Here
 V(\mu) = Q - 2\mu S + n\mu^2 and \psi(\lambda) = -\log(1-\lambda) - \lambda (Fan, Grama and Liu,
 2015). M has conditional mean 1 for binary rewards, and at most 1 for other rewards in [0, 1],
 because x \mapsto e^{\lambda x} is convex. The bets make the intervals narrow if the variance is
-small. With bets up to 0.58, 2\psi(\lambda) \le \lambda, so the process decreases in \mu below S/n,
-and each end of the interval is one root.
+small. Each end of the interval needs only one of the two mixtures over bets: the lower end is the
+largest mean below S/n that M/2 + E/4 rejects. Bets are at most 0.58, so 2\psi(\lambda) \le \lambda.
+M/2 + E/4 therefore decreases in \mu below S/n, and the lower end is a unique root.
 
 **Gaussian rewards** (`gaussian_radius`): Robbins' normal mixture of
 \exp(\lambda (S - n\mu) - \lambda^2\sigma^2 n/2) over \lambda \sim N(0, 1/(\rho\sigma^2)), for any
@@ -26,10 +29,11 @@ rewards of sub-Gaussian scale \sigma:
 .. math:: P\Big(\exists n: |S / n - \mu| \ge \frac{\sigma}{n}
     \sqrt{(n + \rho)\big(2 \log(1/\delta) + \log(1 + n/\rho)\big)}\Big) \le \delta.
 
-**Several arms** (`split_delta`). Each arm keeps its share of \delta at all times, also when arms are
-added. The sum of the shares is at most \delta, so all intervals hold simultaneously. All of this
-requires that the delay and the loss of a report do not depend on its reward; `lost_intervals` needs
-no such assumption.
+**Several arms** (`split_delta`). Each arm keeps its share of \delta at all times, even when arms are
+added. The sum of the shares is at most \delta, so all intervals hold simultaneously.
+
+**Assumption.** The delay and the loss of a report must not depend on its reward. Only
+`lost_intervals` allows the loss of a report to depend on its reward.
 """
 
 from typing import Any
@@ -83,7 +87,7 @@ def intervals(
     n, sums, squares
         The number, the sum and the sum of squares of the rewards of each arm.
     deltas
-        For each arm, the probability that its interval ever fails; see `split_delta`.
+        For each arm, the probability that its interval ever misses its mean; see `split_delta`.
     scale
         The sub-Gaussian scale of Gaussian rewards.
     """
@@ -106,9 +110,9 @@ def gaussian_radius(n: ArrayLike, deltas: ArrayLike, scale: float = 1.0) -> Floa
 def unit_intervals(
     n: ArrayLike, sums: ArrayLike, squares: ArrayLike, deltas: ArrayLike
 ) -> tuple[Floats, Floats]:
-    """Return the ends of the intervals for rewards in [0, 1]; 0 and 1 for n = 0.
+    """Return the ends of the intervals for rewards in [0, 1]; the ends are 0 and 1 if n is 0.
 
-    The upper end is 1 minus the lower end of the rewards 1 - x.
+    The upper end is 1 minus the lower end for the rewards 1 - x.
     """
     counts, totals, square_sums, log_levels = np.broadcast_arrays(
         *(np.asarray(values, dtype=float) for values in (n, sums, squares, -np.log(deltas)))
@@ -128,7 +132,7 @@ def unit_intervals(
 def lost_intervals(
     n: ArrayLike, sums: ArrayLike, squares: ArrayLike, n_lost: ArrayLike, deltas: ArrayLike
 ) -> tuple[Floats, Floats]:
-    """Return the ends of intervals for the means that stay valid if losses depend on the rewards.
+    """Return the ends of intervals that are valid even if the loss of a report depends on its reward.
 
     The lower end counts each lost reward as 0 and the upper end counts each lost reward as 1. Both
     ends are non-decreasing functions of every reward, so the interval contains the interval of the
@@ -146,9 +150,9 @@ def lost_intervals(
 def _lower_ends(n: Floats, sums: Floats, squares: Floats, levels: Floats) -> Floats:
     """Return, for each arm, the largest mean below S/n with log(M/2 + E/4) at least `levels`.
 
-    E is the mixture over the bets. Newton's method on the square root of the logarithm aims slightly
-    above the level, and returns the last mean that is at least at the level. An end is therefore
-    never too far inside.
+    M and E are the mixtures of the module's docstring. Newton's method is applied to the
+    square root of the logarithm and aims slightly above the level. The result is the largest mean
+    found at which the logarithm reaches the level, so the interval is never too narrow.
     """
     ends = np.zeros(n.size)
     [used_arms] = np.nonzero((n > 0) & (sums > 0))
@@ -180,10 +184,10 @@ def _lower_ends(n: Floats, sums: Floats, squares: Floats, levels: Floats) -> Flo
 def _rejected_means(
     n: Floats, sums: Floats, squares: Floats, levels: Floats, costs: Floats
 ) -> Floats:
-    """Return a mean that the process rejects, close to the largest such mean.
+    """Return, for each arm, a rejected mean that is close to the largest rejected mean.
 
-    It is the largest mean that a single bet rejects, or a mean that M rejects because of
-    n kl(S/n, m) >= S log(S/(n m)) - S + n m.
+    The result is the larger of two means: the largest mean that a single bet rejects, and a mean that
+    M rejects because of n kl(S/n, m) >= S log(S/(n m)) - S + n m.
     """
     exponent = (levels + np.log(2) + costs) / sums
     mean_ratio = np.exp(-exponent - 1)  # n m / S; each step comes closer to the root
@@ -204,7 +208,7 @@ def _rejected_means(
 def _log_evidence(
     n: Floats, sums: Floats, squares: Floats, means: Floats, costs: Floats, x: Floats
 ) -> tuple[Floats, Floats]:
-    """Return log(M/2 + E/4) at the means `x` and its derivative."""
+    """Return log(M/2 + E/4) and its derivative at the means `x`."""
     excess = sums - n * x
     variation = squares - 2 * x * sums + n * x * x
     terms = np.column_stack([excess, variation]) @ np.array([BETS, -PENALTIES])
@@ -226,8 +230,8 @@ def _log_evidence(
 def regret_of_mixture(n: ArrayLike, sums: ArrayLike) -> Floats:
     r"""Return C(n, S): the log-likelihood of the mean S/n minus that of the Beta(1/2, 1/2) mixture.
 
-    C is at most \log(n)/2 + \log 2. If S and n - S are large, the difference of the logarithms loses
-    all digits; Stirling's series for the Gamma function keeps them.
+    C is at most \log(n)/2 + \log 2. If S and n - S are large, a subtraction of the logarithms would
+    cancel all digits, so the function uses Stirling's series for the Gamma function.
     """
     counts, totals = np.broadcast_arrays(np.asarray(n, dtype=float), np.asarray(sums, dtype=float))
     failures = np.maximum(counts - totals, 0.0)
@@ -259,16 +263,18 @@ def _stirling(x: Floats) -> Floats:
 
 
 def loss_rate_evidence(n_lost: ArrayLike, n_told: ArrayLike, n_pending: ArrayLike) -> float:
-    r"""Return the logarithm of an e-process for the hypothesis that all arms lose reports equally.
+    r"""Return the logarithm of an e-process for the hypothesis that all arms have the same loss rate.
 
-    Under the hypothesis, the result ever reaches \log(1/\alpha) with probability at most \alpha. The
-    numerator is the product of the Beta(1/2, 1/2) mixtures of the arms, the denominator the largest
-    likelihood of a common loss rate. Reports arrive earlier than losses are noticed, so the pending
-    decisions count too: as lost or reported, whichever gives the least evidence. Up to the error of
-    Stirling's formula, the least evidence is at a common rate of one of three kinds: all pending
-    decisions of an arm are lost, none of them is lost, or the common rate is the loss rate of all
-    arms whose own rate cannot reach it. In 1,400 random cases with more evidence than 3, the result
-    exceeded the least evidence by at most 0.005.
+    Under the hypothesis, the probability that the result ever reaches \log(1/\alpha) is at most
+    \alpha. The numerator of the e-process is the product of the Beta(1/2, 1/2) mixtures of the arms.
+    The denominator is the largest likelihood of a common loss rate.
+
+    Reports arrive earlier than losses are noticed, so the pending decisions must not be left out. The
+    result is nearly the minimum over all ways to count them as lost or reported. Up to the error of
+    Stirling's formula, the minimum has a common loss rate of one of three kinds: the rate of an arm
+    if all its pending decisions are lost, the rate of an arm if none of them is lost, or the joint
+    rate of all arms whose own rate cannot reach it. In 1,400 random cases with a minimum above 3, the
+    result exceeded the minimum by at most 0.005.
     """
     lost_counts, told_counts, pending_counts = (
         np.asarray(v, dtype=float) for v in (n_lost, n_told, n_pending)
@@ -297,16 +303,17 @@ def off_policy_interval(
     r"""Return a confidence sequence for the mean reward of a policy that did not choose the arms.
 
     At visit t the log has an arm, chosen with probability \pi_t, and its reward X_t in [0, 1]. The
-    other policy chooses this arm with probability w_t \pi_t. The estimate \phi_t = m + w_t (X_t - m)
-    is unbiased for its mean reward v_t at this visit, for any constant m. Since \phi_t - m is at
-    least -R with R = 1 + m w_{max}, the product of
+    evaluated policy chooses this arm with probability w_t \pi_t. For any constant m,
+    \phi_t = m + w_t (X_t - m) is an unbiased estimate of the policy's mean reward v_t at this visit.
+    Let R = 1 + m w_{max} and \psi(\lambda) = -\log(1-\lambda) - \lambda. Since \phi_t - m is at least
+    -R, the product of
 
     .. math:: \exp\big(\lambda (\phi_t - v_t)/R - \psi(\lambda) (\phi_t - m)^2/R^2\big)
 
     is a supermartingale for each of the 24 bets \lambda, with a predictable centre m (Howard, Ramdas,
     McAuliffe and Sekhon, 2021). The lower end holds for all bets at all times with probability
-    1 - \delta/2; the upper end is that of the rewards 1 - x. The means v_t may change from visit to
-    visit; the interval is for their average over the n visits so far.
+    1 - \delta/2. The upper end follows in the same way from the rewards 1 - x. The means v_t may
+    change from visit to visit. The interval is for their average over the n visits so far.
 
     Parameters
     ----------
@@ -319,7 +326,7 @@ def off_policy_interval(
     baseline
         The constant m in [0, 1]; it must be chosen without looking at the rewards.
     delta
-        The probability that the interval ever fails.
+        The probability that the interval ever misses the average is at most delta.
     """
     low = baseline - _off_policy_radius(n, -total, squares, 1 + baseline * max_weight, delta)
     high = baseline + _off_policy_radius(n, total, squares, 1 + (1 - baseline) * max_weight, delta)
@@ -362,10 +369,10 @@ def regret_interval(n_pulls: ArrayLike, low: Floats, high: Floats) -> tuple[floa
     r"""Return an interval for the regret, from intervals for the means.
 
     The regret is \sum_i \Delta_i N_i, where \Delta_i is the gap of arm i and N_i its number of pulls.
-    The lower bound takes the largest lower end of the intervals as the best mean, and the upper end
-    of its interval as the mean of every other arm. The upper bound takes the upper end of one
-    interval as the best mean, and the lower end as the mean of every other arm; it is the largest
-    regret over all choices of the best arm.
+    For the lower bound, the best mean is the largest lower end of all intervals, and the mean of each
+    arm is the upper end of its interval. The upper bound is the largest regret over all choices of
+    the best arm. The mean of the best arm is then the upper end of its interval, and the mean of each
+    other arm is the lower end of its interval.
     """
     pulls = np.asarray(n_pulls, dtype=float)
     is_pulled = pulls > 0

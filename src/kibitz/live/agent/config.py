@@ -33,22 +33,22 @@ ConfigData = dict[str, Any]
 
 UNIT_SCALE = 0.5  # every reward in [0, 1] is sub-Gaussian with this scale
 DEFAULTS = {"silence": "forget", "bucket": 0.0, "bucket_is_free": False}
-ARGUMENTS = {  # of an agent, in its stored configuration
+ARGUMENTS = {  # arguments of `agent` that the stored configuration contains
     "arms", "rewards", "policy", "shows", "scale", "seed", "patience", "silence", "bucket",
     "bucket_is_free", "alarms",
 }  # fmt: skip
 MAX_SCALES = 10_000  # a larger reward, in units of the scale, is accepted only with `force`
 SCALE_LIMIT = 1e50  # limits scales and their inverses, so that no statistic overflows
-MAX_EDGES = 10_000  # entries of a graph; every transaction compares the stored configuration
+MAX_EDGES = 10_000  # entries of a graph; every transaction compares the configuration
 DECLARABLE = ("bernoulli", "bounded")  # kinds of rewards that `declare_rewards` accepts
 
 
 class Config:
     """An agent's name, its stored configuration and its policy.
 
-    `player` is the policy as it plays: on the agent's graph, if the agent has one. `shows` is the
-    matrix of the graph, or None. `rewards` is the kind of rewards: the kind with which the agent was
-    created, or the kind that was declared later.
+    `player` is the policy that chooses the arms: the policy's variant for graphs if the agent has a
+    graph, and the policy itself otherwise. `shows` is the matrix of the graph, or None. `rewards` is
+    the declared kind of rewards, or the kind with which the agent was created.
     """
 
     def __init__(self, name: str, stored: str, declared: str | None = None) -> None:
@@ -94,7 +94,10 @@ def _parse_stored(name: str, stored: str) -> ConfigData:
 
 
 def _make_monitor(data: ConfigData) -> Monitor | None:
-    """Return the monitor of an agent, or None. A declaration does not change its statistic."""
+    """Return the monitor of an agent, or None if the agent has no monitor.
+
+    A later declaration of the kind of rewards does not change the monitor.
+    """
     if data["alarms"] is None:
         return None
     in_unit_interval = data["rewards"] != "gaussian"
@@ -185,7 +188,7 @@ def check_config(
 
 
 def _check_graph_policy(policy: Any, has_graph: bool) -> None:
-    """Raise ValueError if an agent cannot use a policy for graphs."""
+    """Raise ValueError if the policy needs a graph that is missing, or would learn the graph."""
     knows_graph = "graph" in policy.constants
     if not knows_graph and (policy.on_graph is None or policy.on_graph.needs_loops):
         return
@@ -234,7 +237,7 @@ def to_matrix(shows: ConfigData) -> NDArray[np.float64]:
 
 
 def _choose_rewards(rewards: Any, policy: Any) -> str:
-    """Return the kind of rewards of a new agent: `rewards`, or the kind that the policy is for."""
+    """Return the kind of rewards of a new agent: `rewards`, or by default that of the policy."""
     if rewards is not None:
         return str(rewards)
     if policy is not None and policy.rewards != "gaussian":
@@ -263,9 +266,9 @@ def _check_agreement(rewards: str, policy: Any, scale: float | None) -> None:
 
 
 def _check_policy(policy: Any) -> Spec:
-    """Return a policy as plain data; raise ValueError if it still needs a horizon.
+    """Return a policy as plain data; raise ValueError if an agent cannot use it.
 
-    Also raise ValueError if `simulate` would reject the index of the policy, such as an infinite one.
+    An agent cannot use a policy whose horizon is missing, or whose index `simulate` would reject.
     """
     _check_scale(policy.scale_for(1.0))
     spec = to_spec(policy)
@@ -277,7 +280,7 @@ def _check_policy(policy: Any) -> Spec:
 
 
 def _check_scale(scale: float) -> float:
-    """Return the scale of an agent or of its policy; raise ValueError if statistics may overflow."""
+    """Return `scale`; raise ValueError if a statistic of rewards of this scale may overflow."""
     if not 1 / SCALE_LIMIT <= scale <= SCALE_LIMIT:
         raise invalid("scale", f"between {1 / SCALE_LIMIT:g} and {SCALE_LIMIT:g}", scale)
     return scale
@@ -304,15 +307,15 @@ def check_reward(reward: float, rewards: str, name: str = "reward") -> float:
 
 
 def check_declaration(rewards: Any) -> str:
-    """Return the argument of `declare_rewards`; raise ValueError if it cannot be declared."""
+    """Return a kind of rewards; raise ValueError if `declare_rewards` does not accept it."""
     return str(one_of(rewards, "rewards", DECLARABLE))
 
 
 def to_stored(data: ConfigData) -> str:
-    """Return the JSON to store for a new agent.
+    """Return the configuration of a new agent as JSON.
 
-    If there is no policy, choose kibitzer; if there is no seed, choose a random seed. A random id
-    distinguishes the agent from another agent that is later created with the same arguments.
+    The default policy is kibitzer, and the default seed is random. A random id distinguishes the
+    agent from another agent that is later created with the same arguments.
     """
     policy = to_spec(kibitzer(rewards=data["rewards"])) if data["policy"] is None else data["policy"]
     seed = secrets.randbits(62) if data["seed"] is None else data["seed"]
@@ -320,12 +323,11 @@ def to_stored(data: ConfigData) -> str:
 
 
 def check_same(config: Config, arguments: ConfigData) -> None:
-    """Raise ValueError if an agent is opened with a configuration other than the stored
-    configuration.
+    """Raise ValueError if `arguments` contradict the stored configuration of an agent.
 
-    If `arguments` has arms, compare all arguments, except a policy or a seed of None. If it has no
-    arms, compare only the arguments that differ from their defaults. After a declaration of the
-    rewards, both the original and the declared kind of rewards are accepted.
+    If `arguments` has arms, all arguments are compared, except a policy or a seed of None. If it has
+    no arms, only the arguments that differ from their defaults are compared. After a declaration,
+    both the original and the declared kind of rewards are accepted.
     """
     stored_data = config.data
     if arguments["rewards"] == config.rewards != stored_data["rewards"]:
@@ -342,7 +344,7 @@ def check_same(config: Config, arguments: ConfigData) -> None:
 
 
 def _format(value: Any) -> Any:
-    """Format a policy as a call and a graph by its size; return any other value unchanged."""
+    """Return a short text for a policy or a graph; return any other value unchanged."""
     if not isinstance(value, dict):
         return value
     if "edges" in value:

@@ -1,20 +1,24 @@
 r"""Estimate from a log what another policy would have earned (off-policy evaluation).
 
-Only randomised visits can answer this question: visits whose arm was drawn with a known positive
-probability for each arm. In a log of kibitz these are the decisions of the bucket, with probability
-1/K for each of K arms. Decisions of the policy itself are not used: a deterministic policy gives all
-other arms probability 0, and the probabilities of Thompson sampling are unknown.
+Only randomised visits can answer this question. At a randomised visit, the arm was drawn at random,
+and the probability of each arm is known and positive. In a log of kibitz, the decisions of the bucket
+are randomised visits, with probability 1/K for each of K arms. Decisions of the policy itself are not
+used: a deterministic policy gives all other arms probability 0, and the probabilities of Thompson
+sampling are unknown.
 
 At each randomised visit, the evaluated policy chooses an arm. If the log has the same arm, the policy
 learns its reward, which is a fresh reward of that arm (replay; Li, Chu, Langford and Wang, 2011). If
 not, the visit teaches it nothing. The policy therefore learns from `n_matched` visits only.
 
-- `value`: inverse propensity scoring, the average of m + w (X - m), where w is 1/probability if the
-  arms agree and 0 if not. It is unbiased. [`low`, `high`] is a confidence sequence
-  (`kibitz.live.agent.confidence.off_policy_interval`), valid at all times, even if rates change.
+The result has three estimates of the policy's mean reward per visit. Let X be the reward of a visit,
+and let the weight w be 1/probability if the two arms are the same, and 0 otherwise.
+
+- `value`: the average of m + w (X - m) for a constant m (inverse propensity scoring). It is unbiased.
+  [`low`, `high`] is a confidence sequence (`kibitz.live.agent.confidence.off_policy_interval`). It is
+  valid at all times, even if the mean rewards change.
 - `self_normalised`: the sum of w X divided by the sum of w. It often has a smaller error but is
   biased; no interval is known that holds at all times.
-- `replay`: the mean reward of the visits at which the arms agree.
+- `replay`: the mean reward of the visits at which the two arms are the same.
 """
 
 import math
@@ -45,18 +49,18 @@ class Visit(NamedTuple):
 
 
 class Visits(NamedTuple):
-    """The randomised visits of a log, the names of its arms, and the number of all its pulls."""
+    """The randomised visits of a log, the names of its arms, and its total number of pulls."""
 
     visits: list[Visit]
     arms: list[str]
     n_asks: int
-    mean_square: float  # of all rewards of the log
-    n_open: int = 0  # randomised visits that cannot be used, because a reward may still come
+    mean_square: float  # mean square of all rewards of the log
+    n_open: int = 0  # randomised visits whose rewards are not known yet
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What another policy would have earned, as `evaluate` returns it.
+    """An estimate of what another policy would have earned; the result of `evaluate`.
 
     Attributes
     ----------
@@ -65,7 +69,7 @@ class Evaluation:
     value
         The estimated mean reward per visit, by inverse propensity scoring.
     low, high
-        A confidence sequence for this mean: it holds at all times with probability 1 - delta.
+        A confidence sequence for this mean. It is valid at all times with probability 1 - delta.
     self_normalised
         The self-normalised estimate; NaN if no visit matched. It has no interval.
     replay
@@ -75,8 +79,8 @@ class Evaluation:
     n_matched
         The number of randomised visits at which the policy would have chosen the logged arm.
     visits_needed
-        About how many visits, randomised or not, the log would need for `low` and `high` to be
-        `precision` away from the value.
+        The approximate number of visits, randomised or not, that the log would need for an interval
+        from `value` - `precision` to `value` + `precision`.
     delta, baseline, precision
         The arguments of `evaluate`.
     """
@@ -119,7 +123,7 @@ def evaluate(
 ) -> Evaluation:
     """Estimate what another policy would have earned, from the randomised visits of a log.
 
-    Raise ValueError if the log has no randomised visits, and say how many visits would be needed.
+    Raise ValueError if the log has no randomised visits. The message says how many are needed.
 
     Parameters
     ----------
@@ -130,10 +134,10 @@ def evaluate(
         A policy, the name of an arm that is always pulled, or a dict of arms with their
         probabilities.
     delta
-        The probability that the interval ever fails.
+        An upper bound on the probability that the interval ever misses the mean reward.
     baseline
-        The centre m of the estimate, in [0, 1]. The interval is narrowest if it is close to the mean
-        reward, but it must be chosen without looking at the rewards of this log.
+        The constant m in [0, 1] of the estimate `value`. The interval is narrowest if m is close to
+        the mean reward, but m must be chosen without looking at the rewards of this log.
     precision
         The half-width of the interval for which `visits_needed` is computed.
     seed
@@ -152,7 +156,7 @@ def evaluate(
     visits = [visit for visit in source.visits if target.support <= {*visit.candidates}]
     if not visits:
         raise ValueError(_explain_refusal(source, target, precision, baseline, delta))
-    # a fixed policy of weights 1/K never has a weight above 1
+    # The interval is narrower if no arm is certain: with 1/K for each of K arms, no weight exceeds 1.
     max_weight = max(target.largest / visit.probability for visit in visits)
     total = squares = weights = weighted_rewards = matched_rewards = 0.0
     n_matched = 0
@@ -188,12 +192,12 @@ def evaluate(
 
 
 class _Target:
-    """The evaluated policy: the arm that it chooses at each visit, or fixed probabilities of arms."""
+    """The evaluated policy: a policy that learns from the visits, or fixed probabilities of arms."""
 
     def __init__(self, policy: Any, source: Visits, seed: int | None) -> None:
         self._policy = policy if isinstance(policy, Policy) else None
         self._shares: dict[int, float] = {}
-        self.support: frozenset[int] = frozenset()  # arms without which a visit cannot be used
+        self.support: frozenset[int] = frozenset()  # arms that a visit must offer
         self.largest = 1.0  # the largest probability of an arm
         if self._policy is None:
             self._set_shares(policy, source.arms)
@@ -263,7 +267,7 @@ class _Target:
         return candidates[choice]
 
     def learn(self, visit: Visit) -> None:
-        """Learn the reward of a visit whose arm the policy has chosen."""
+        """Update the policy with the reward of a visit at which it chose the logged arm."""
         if self._policy is None:
             return
         arm = self._arms[visit.arm]
@@ -295,9 +299,9 @@ def _read(log: Any, names: dict[str, str]) -> Visits:
 def _replay_visits(columns: Columns, counts_silence: bool = False) -> Visits:
     """Return the randomised visits of a log of kibitz.
 
-    If silence counts as a reward, a click is known when it is reported, but a missing click only when
-    the patience has passed. The visits then end before the first pending decision. The interval holds
-    at all times, so it holds for these visits.
+    With `counts_silence`, the visits end before the first pending decision, because a click is known
+    when it is reported, but a missing click only when the patience has passed. The confidence
+    sequence is valid at all times, so it is valid for the visits up to this decision.
     """
     projection = replay(columns)
     n_randomised = sum(isinstance(arms, str) and arms != "" for arms in columns.get("bucket", ()))
@@ -322,7 +326,8 @@ def _read_visits(columns: Columns, names: dict[str, str]) -> Visits:
             column_names = ", ".join(map(str, columns)) or "none"
             raise invalid(name, f"a column of the log ({column_names})", column)
     rows = list(_parse_rows(columns, names))
-    # In the order of first appearance, a policy that pulls each arm once would foresee the log.
+    # The names are sorted. If the arms were in the order of their first appearance, a policy that
+    # first pulls each arm once would agree with the log too often.
     arm_indices = {name: k for k, name in enumerate(sorted({arm for arm, _, _ in rows}))}
     candidates = tuple(range(len(arm_indices)))
     visits = [Visit(arm_indices[arm], candidates, p, x) for arm, x, p in rows if p < 1]
@@ -352,7 +357,7 @@ def _mean_square(rewards: list[float]) -> float:
 def _explain_refusal(
     source: Visits, target: _Target, precision: float, baseline: float, delta: float
 ) -> str:
-    """Say why the log cannot evaluate the policy, and how many visits an evaluation needs."""
+    """Return an error message: why the log is not sufficient, and how many visits are needed."""
     n_arms = max(len(source.arms), 2)
     square = n_arms * (source.mean_square + baseline**2)
     needed = count_visits_needed(precision, square, n_arms, baseline, delta) / SUGGESTED_BUCKET

@@ -35,9 +35,9 @@ def export(events: Iterable[Event], file: str | os.PathLike[str]) -> None:
 
 
 def check_export(file: str | os.PathLike[str]) -> Path:
-    """Return the file to export to.
+    """Return the path of a file to which a log can be exported.
 
-    Raise ValueError if it cannot be written or its suffix is not supported.
+    Raise ValueError if the file cannot be written or its suffix is not supported.
     """
     target = check_target(file, "file")
     if Path(file).suffix not in SUFFIXES:
@@ -69,7 +69,7 @@ def as_lines(events: Iterable[Event]) -> Iterator[bytes]:
 
 
 def as_netcdf(events: Iterable[Event]) -> bytes:
-    """Return a log as a netCDF file."""
+    """Return a log as the content of a netCDF file."""
     return append_checksum(to_netcdf(as_dataset(events)))
 
 

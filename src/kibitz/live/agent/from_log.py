@@ -25,7 +25,7 @@ RENAMED_KINDS = {"saw": "observe"}  # old names of event kinds, in logs exported
 
 @dataclass(frozen=True, eq=False)
 class Logged(Problem):
-    """An empirical problem with confidence intervals for its means, as `from_log` returns it.
+    """An empirical problem with confidence intervals for its means; the result of `from_log`.
 
     Attributes
     ----------
@@ -35,14 +35,12 @@ class Logged(Problem):
         The number of observations of each arm.
     low, high
         The ends of confidence sequences for the true means, which are simultaneously valid with
-        probability 1 - delta (see `kibitz.live.agent.confidence`). They assume the sub-Gaussian scale
-        of the problem: half the range of the observed rewards of an arm, for the arm with the widest
-        range.
+        probability 1 - delta (see `kibitz.live.agent.confidence`). The assumed sub-Gaussian scale is
+        half the range of the observed rewards, for the arm with the widest range.
     delta
-        An upper bound on the probability that any of these intervals fails to contain its mean.
+        The probability that any of these intervals misses its mean is at most delta.
     n_shows
-        The number of observations that came from pulls of other arms (`Agent.observe` with
-        `shown_by`).
+        The number of rewards that a pull of another arm showed (`Agent.observe` with `shown_by`).
     """
 
     arms: tuple[str, ...] = ()
@@ -80,8 +78,8 @@ def from_log(
         reward, only the decisions up to the last silent decision are used; later decisions may still
         be waiting for a report. Other logs do not need this column.
     delta
-        An upper bound on the probability that any of the confidence intervals from `low` to `high` of
-        the result misses its mean.
+        The probability that any of the intervals from `low` to `high` misses its mean is at most
+        delta.
     """
     delta = check_delta(delta)
     columns = read_columns(source)
@@ -118,11 +116,11 @@ def size_interval(
 ) -> tuple[float, float]:
     """Return the smallest and the largest rate of looks ε that may be optimal, given a log.
 
-    The planner recommends a rate for each of nine sets of gaps. From set to set, all gaps move
-    together from the lower to the upper ends of their intervals. The range includes 0 if the log does
-    not rule out that another arm is as good as the best arm, because looks may then be worthless. The
-    means of a log tend to overstate gaps, because the largest of several means is partly large by
-    chance.
+    The planner recommends a rate for each of nine sets of gaps. The first set has the lower ends of
+    the intervals for the gaps, the last set has the upper ends, and the other sets are evenly spaced
+    between them. The result includes 0 if the log does not rule out that a second arm is as good as
+    the best arm, because looks may then be worthless. The means of a log tend to overstate gaps,
+    because the largest of several means is partly large by chance.
 
     `cost` is the cost of a look in units of reward; `exploration` is the constant c of UCB's index.
     """
@@ -147,10 +145,10 @@ def is_kibitz_log(columns: Columns, kind: str = "kind") -> bool:
 
 
 def replay(columns: Columns, kind: str = "kind") -> Projection:
-    """Replay a log written by kibitz.
+    """Replay a log written by kibitz; return its projection.
 
-    If the agent counted silence as a reward, the result lacks the decisions after the last silent
-    decision, which may still be waiting for a report.
+    If the agent counted silence as a reward, the result omits the decisions after the last silent
+    decision, because they may still be waiting for a report.
     """
     names = ["seq", "at", kind, "id", "arm", "reward", "key"]
     names += [name for name in ("probability", "bucket", "shown_by") if name in columns]
@@ -185,7 +183,10 @@ def replay(columns: Columns, kind: str = "kind") -> Projection:
 
 
 def _skip_removed(events: list[Event]) -> list[Event]:
-    """Return the events of a compacted log that do not depend on its checkpoint, renumbered."""
+    """Return the events that can be replayed without the checkpoint of a compacted log, renumbered.
+
+    A log that was not compacted is returned unchanged.
+    """
     if all(event.kind != "checkpoint" for event in events):
         return events
     kept_events: list[Event] = []

@@ -24,7 +24,7 @@ Row = tuple[int, str, float, str]  # the line, and the arm, reward and key of an
 
 
 def check_one_name(id: Any, key: Any) -> None:
-    """Raise ValueError unless a decision is named either by its id or by its key."""
+    """Raise ValueError unless exactly one of `id` and `key` is given."""
     if (id is None) == (key is None):
         raise ValueError(
             "either id or key is required to name a decision, but not both, got "
@@ -47,7 +47,7 @@ def parse_observation(row: Any, has_key: bool = True) -> tuple[Any, Any, Any]:
 
 
 def read_history(lines: Iterable[str], file_format: str) -> Iterator[Row]:
-    """Yield the rows of a file in the format "csv" or "jsonl"; errors name the line."""
+    """Yield the rows of a file in the format "csv" or "jsonl"; an error names the line."""
     rows = _read_csv(lines) if file_format == "csv" else _read_lines(lines)
     line_by_key: dict[str, int] = {}
     for line, values in rows:
@@ -61,11 +61,11 @@ def read_history(lines: Iterable[str], file_format: str) -> Iterator[Row]:
 def count_rows(
     batch: Batch, rows: Iterable[Row], force: bool = False
 ) -> Iterator[tuple[int, list[str]]]:
-    """Count the rows of a history in transactions of `BATCH_SIZE` rows, by an agent's `batch`.
+    """Report the observations of a history to an agent, in transactions of `BATCH_SIZE` rows.
 
-    Yield the last line of each transaction and its results, "counted" or "duplicate", after the
-    commit. An invalid row raises ValueError, which names its line; nothing of its transaction is
-    counted.
+    `batch` is the agent's method `batch`. After each commit, yield the line of the last row and a
+    list with "counted" or "duplicate" for each row. An invalid row raises ValueError, which names the
+    line; no row of its transaction is counted.
     """
     row_iterator = iter(rows)
     while group := list(islice(row_iterator, BATCH_SIZE)):
@@ -73,7 +73,7 @@ def count_rows(
 
 
 def import_file(batch: Batch, file: str, force: bool = False) -> tuple[int, int]:
-    """Import a history from a .csv or .jsonl file; return the numbers of counted and known rows.
+    """Import a history from a .csv or .jsonl file; return the numbers of counted rows and duplicates.
 
     The whole file is read and checked before the first row is counted. A row whose key is known is
     not counted again, so an interrupted import is resumed by importing the file again.
@@ -103,7 +103,10 @@ def import_file(batch: Batch, file: str, force: bool = False) -> tuple[int, int]
 
 
 def open_history(file: str, file_format: str) -> TextIO:
-    """Open a file for `read_history`; `_parse_row` rejects the surrogates of invalid bytes."""
+    """Open a file for `read_history`.
+
+    Bytes that are not UTF-8 become surrogates, which `_parse_row` rejects.
+    """
     newline = "" if file_format == "csv" else "\n"
     return open(file, encoding="utf-8-sig", errors="surrogateescape", newline=newline)
 

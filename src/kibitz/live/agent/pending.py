@@ -1,37 +1,37 @@
 r"""Choose arms while the reports of earlier decisions are delayed (pending).
 
 If every report arrives before the next request, an agent decides as the simulator does. If reports
-are delayed, let an arm have n reported observations and p pending pulls:
+are delayed, these rules apply to an arm with n reported observations and p pending pulls:
 
 - The stage of the policy is the number of pulls requested.
-- The mean is taken over reported rewards. The count in the index is min(n + p, 2n): pending pulls
+- The mean is that of the reported rewards. The count in the index is min(n + p, 2n): pending pulls
   narrow the confidence interval, so a hundred simultaneous requests do not all get the same arm. At
-  most n pending pulls count, so lost reports cannot make an arm seem well known. The policy decides
-  in the state that follows min(n, p) further rewards equal to the arm's mean.
+  most n pending pulls count, so lost reports cannot make an arm seem well known. In other words, the
+  policy decides as if min(n, p) further rewards, all equal to the arm's mean, had been reported.
 - An arm without any report is pulled before all arms with a report. Among several arms without a
-  report, the arm with the fewest requested pulls is pulled first. In stage t, this rule excludes an
-  arm with \sqrt t requested pulls or more, unless no arm has a report.
+  report, the arm with the fewest requested pulls is pulled first. In stage t, this rule does not
+  apply to an arm with \sqrt t requested pulls or more, unless no arm has a report.
 - For a look, pending looks count like pending pulls. The pending pull of the current stage does not
   count, because the pull and the look of a stage are chosen from the same state. An arm counts as
   known even if all its reports are of looks.
 - Policies without an index ignore pending pulls. The random draws of Thompson sampling and ε-greedy
   spread the requests; IMED gives simultaneous requests the same arm.
 
-If silence counts as a reward (`silence=`), pending decisions count as silent at once, with that
-reward, and a report corrects it. No arm that was pulled is then unknown, and Thompson sampling counts
-pending pulls too. This rule had the smallest regret of three rules (docs/live.md,
+If silence counts as a reward (`silence=`), a pending decision counts at once as if it had this
+reward, and its report corrects the reward. Every arm that was pulled is then known, and Thompson
+sampling counts pending pulls too. This rule had the smallest regret of three rules (docs/live.md,
 benchmarks/silence.py): most visitors do not click, so the reward of silence is the best guess.
 
-A policy that learns in the order of the decisions (`Policy.revise`) decides in its stored state, and
-pending decisions count in the same way, with the discounted count of the policy for n.
+A policy that learns in the order of the decisions (`Policy.revise`) decides from its stored state.
+The same rules add the pending decisions to this state; n is then the policy's discounted count.
 
 Policies with phases (`Policy.in_phases`) need the reports in order: each request must wait for the
 report of the previous decision.
 
 If the agent has a graph (`shows=`), the policy plays as in the simulator: an arm that was shown need
-not be pulled first. A pull that hides its own reward is reported by `forget`; such pulls count as
-asked and reported, if the graph says that the arm may hide its reward. A policy that knows the graph
-chooses among arms without a report itself, unless one of them waits for a report.
+not be pulled first. A pull that hides its own reward is reported by `forget`. If the graph says that
+an arm may hide its reward, its forgotten pulls count as reported. A policy that knows the graph
+may pull another arm before an arm without a report, unless such an arm has a pending pull.
 """
 
 import math
@@ -54,11 +54,12 @@ def build_state(
     shows: Array | None = None,
     stored: Any = None,
 ) -> Any:
-    """Return the state of a policy after all reports and the `pending` (pulls, looks) of each arm.
+    """Return the state of a policy after all reports and all pending decisions.
 
-    `stored` is the state of a policy that learns in the order of the decisions, or None. A pending
-    pull or look counts as the reward `silence`. If `silence` is None, it counts as a reward equal to
-    the mean of its arm; for an arm with n observations, at most n pending pulls and looks then count.
+    `pending` has the numbers of pending pulls and pending looks of each arm. Each of them counts as
+    the reward `silence`. If `silence` is None, each counts as a reward equal to the mean of its arm,
+    and for an arm with n observations, at most n pending decisions count. `stored` is the stored
+    state of a policy that learns in the order of the decisions; it is None for all other policies.
     """
     if policy.revise is not None:
         return add_pending(policy, params, stored, scale, pending, silence)
@@ -100,9 +101,9 @@ def add_pending(
     pending: Sequence[tuple[int, int]],
     silence: float | None,
 ) -> Any:
-    """Return the state of a policy that learns in the order of the decisions, with pending decisions.
+    """Add pending decisions to the state of a policy that learns in the order of the decisions.
 
-    This function changes `state`.
+    This function changes `state`, and returns the new state.
     """
     assert policy.revise is not None
     statistics, stage = state.statistics, int(state.last_stage[0])
@@ -121,7 +122,10 @@ def add_pending(
 
 
 def select_arms(policy: Policy, params: Any, state: Any, arm_indices: Sequence[int]) -> Any:
-    """Return a copy of a state with some of its arms; every array with a row per arm is reduced."""
+    """Return a copy of a policy's state that contains only the arms at `arm_indices`.
+
+    An array has one row for each arm if its shape depends on the number of arms.
+    """
     shapes = [[array.shape for array in list_arrays(policy.init(params, n))] for n in (2, 3)]
     arrays = [
         array[list(arm_indices)] if two != three else array.copy()
@@ -135,8 +139,9 @@ def show(
 ) -> Any:
     """Return the state after pulls of other arms showed an arm `n` times.
 
-    Which arms were pulled does not matter: an agent has no policy that learns the graph. A policy
-    without functions for graphs counts what a pull shows as looks, as in the simulator.
+    `total` is the sum of the shown rewards. The pulled arms do not matter, because no policy of an
+    agent learns the graph. A policy without functions for graphs counts shown rewards as looks, as in
+    the simulator.
     """
     if policy.on_graph is None:
         return policy.update(params, state, stage, arm_index, n, total, True)
@@ -146,7 +151,8 @@ def show(
 def count_hidden(arms: Sequence[Arm], arm_index: int, shows: Array | None) -> int:
     """Return the number of pulls of an arm that hid their own reward.
 
-    These are the forgotten pulls of an arm that may hide its reward.
+    Such pulls are reported by `forget`. They are therefore all forgotten pulls of the arm if the arm
+    may hide its reward, and none otherwise.
     """
     if shows is None or shows[arm_index, arm_index] >= 1:
         return 0
@@ -154,7 +160,7 @@ def count_hidden(arms: Sequence[Arm], arm_index: int, shows: Array | None) -> in
 
 
 def make_graph(shows: Array) -> Graph:
-    """Return a graph as the record that a policy receives, from the matrix of the graph."""
+    """Convert the matrix of a graph to the record that a policy receives."""
     is_edge = (shows > 0) & ~np.eye(len(shows), dtype=bool)
     offsets = np.concatenate([[0], np.cumsum(is_edge.sum(axis=1))])
     own, no_skip = np.diagonal(shows).copy(), np.zeros(len(shows))
@@ -162,7 +168,7 @@ def make_graph(shows: Array) -> Graph:
 
 
 def with_graph(policy: Policy, params: Any, shows: Array | None) -> Any:
-    """Return the parameters of a policy, with the graph if the policy knows it."""
+    """Return the parameters of a policy; add the graph if the policy uses it."""
     if shows is None or "graph" not in policy.constants:
         return params
     return params._replace(graph=make_graph(shows))
@@ -214,7 +220,8 @@ def pull(
     """
     arm_indices = range(len(arms))
     n_hidden = [count_hidden(arms, arm_index, shows) for arm_index in arm_indices]
-    # a policy can forget what an arm with reports showed; such an arm waits for its pending pulls
+    # A policy can forget old rewards. An arm with reports can therefore be unknown, and the policy
+    # then waits only for its pending pulls.
     n_awaited = [
         arm.n_pending if arm.n_pulls else arm.n_asked - n
         for arm, n in zip(arms, n_hidden, strict=True)

@@ -3,15 +3,15 @@
 The state of any other policy follows from the counts and sums of the arms (`agent/pending.py`).
 
 **In the order of decisions.** A policy such as lookout must not learn in the order of the reports: a
-click is reported at once and a missing click is known only after the patience, so a growth of traffic
-would look like a change of a mean. The policy learns the reward of a decision when this decision and
-all earlier decisions are told, silent or forgotten (`InOrder`, `learn_in_order`). Until then, a told
-reward counts for the next decision but is not learned (`count_ahead`). A later report or correction
-is given to `Policy.revise`.
+click is reported at once, but a missing click is known only after the patience. A growth of traffic
+would therefore look like a change of a mean. The policy learns the reward of a decision when this
+decision and all earlier decisions are told, silent or forgotten (`InOrder`, `learn_in_order`). Until
+then, a reported reward is added to a copy of the state whenever the policy chooses an arm
+(`count_ahead`). `Policy.revise` handles a later report or correction.
 
 A correction rebuilds the state of a policy with phases from the log, because any reward may have
-decided a phase. For every other policy, a correction changes only the sum of its arm, and a new arm
-only adds an arm, so neither takes longer if the log is long.
+changed the course of a phase. For every other policy, a correction changes only the sum of its arm.
+A new arm only adds a row to the state. The time for both does not depend on the length of the log.
 """
 
 import json
@@ -26,7 +26,7 @@ from kibitz.live.events import DecisionRecord, Projection, Reward, expand
 from kibitz.policies.policy import Array, count_kind, list_arrays, replace_arrays
 
 Entry = DecisionRecord | Reward
-UNIT = 2.0**-40  # of `InOrder.sums_ahead`, in units of the policy's rewards
+UNIT = 2.0**-40  # unit of the whole numbers in `InOrder.sums_ahead`, as a share of `Config.unit`
 
 
 class InOrder(NamedTuple):
@@ -35,12 +35,12 @@ class InOrder(NamedTuple):
     policy_state: Any
     n_learned: Array  # one number: the policy has learned all decisions up to this id
     pulls_ahead: Array  # for each arm, the reported pulls that the policy has not learned
-    looks_ahead: Array  # the other observations that it has not learned
-    sums_ahead: Array  # the sums of all these rewards, exact because they are whole numbers
+    looks_ahead: Array  # for each arm, the other observations that the policy has not learned
+    sums_ahead: Array  # for each arm, the exact sum of these rewards, as a whole number of units
 
 
 def init(config: Config, n_arms: int) -> Any:
-    """Return the state to store before any reward."""
+    """Return the initial policy state to store; an `InOrder` if the policy learns in order."""
     state = config.policy.init(config.params, n_arms)
     if not config.in_order:
         return state
@@ -58,7 +58,8 @@ def learn_in_order(
 ) -> InOrder:
     """Return the state after a report about decision `id`, whose reward was `old_reward` before.
 
-    `find_reported` returns the decision with an id, or None if it is pending or does not exist.
+    `entry` has the decision's new reward, or None if the decision was forgotten. `find_reported`
+    returns the decision with an id, or None if it is pending or does not exist.
     """
     assert config.policy.revise is not None
     policy_state, arm = state.policy_state, entry.arm
@@ -95,7 +96,7 @@ def _to_units(config: Config, reward: float) -> int:
 
 
 def count_ahead(config: Config, state: InOrder) -> Any:
-    """Return a new state of the policy that also counts the rewards that it has not learned."""
+    """Return a copy of the policy's state to which the rewards not yet learned are added."""
     assert config.policy.revise is not None
     arrays = (array.copy() for array in list_arrays(state.policy_state))
     policy_state = replace_arrays(state.policy_state, arrays)
@@ -131,14 +132,14 @@ def correct(config: Config, state: Any, arm_index: int, total: float) -> Any:
 
 
 def add_arm(text: str, empty: Any) -> str:
-    """Return a stored state with another arm; `empty` is the initial state with this arm."""
+    """Add an arm to a stored state; `empty` is the initial state with one more arm."""
     stored, arrays = json.loads(text), list_arrays(empty)
     parts = [[*part, *new.tolist()[len(part) :]] for part, new in zip(stored, arrays, strict=True)]
     return to_json(from_json(json.dumps(parts), empty))
 
 
 def replay(config: Config, projection: Projection) -> str | None:
-    """Return the state after all rewards, in the order of the log, as JSON.
+    """Rebuild the stored state of a policy from the log; return it as JSON.
 
     Return None if the policy stores no state or has not learned anything.
     """
@@ -150,7 +151,7 @@ def replay(config: Config, projection: Projection) -> str | None:
         return None
     state = config.policy.init(config.params, len(projection.arms))
     rewards: dict[int, float] = {}
-    sums: list[list[float]] = [[] for _ in projection.arms]  # exact, as in `expand`
+    sums: list[list[float]] = [[] for _ in projection.arms]  # exact; see `expand`
     final_rewards = {entry.id: entry.reward for entry in projection.order}
     for entry in projection.order:
         if entry.reward is None:

@@ -42,7 +42,7 @@ VARIABLE_ATTRIBUTES = {  # name: long name, units
 
 
 class Faults(NamedTuple):
-    """Delay, loss and duplication of reports, and the reward that is never reported."""
+    """The faults of the reports in a rehearsal: delay, loss, duplication and silence."""
 
     delay: int = 0  # stages until a report arrives
     loss: float = 0.0  # probability that a report is lost
@@ -78,7 +78,7 @@ def rehearse(
     delay
         The number of stages until a report arrives.
     loss, duplicates
-        The probabilities that a report is lost, or arrives twice.
+        The probability that a report is lost, and the probability that a report arrives twice.
     rate
         The probability of a look in each stage.
     patience

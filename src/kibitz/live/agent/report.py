@@ -58,7 +58,7 @@ INEQUALITIES = {
 def report(
     store: Store, config: Config, now: float, delta: float = 0.05, saved: float | None = None
 ) -> "xarray.Dataset":
-    r"""Return the counts, the mean and the confidence sequence of each arm; attributes hold totals.
+    r"""Return a dataset with the counts, the mean and the confidence sequence of each arm.
 
     Each arm has a `status` and six counts: `n_asked` counts the pulls requested, `n_pulls` the
     pulls reported, `n_looks` the looks reported, `n_shows` the rewards that pulls of other arms
@@ -72,21 +72,21 @@ def report(
     of the hypothesis that the arm is the best (`kibitz.live.agent.stopping`). The arm is ruled out
     if `best` is at most delta.
 
-    The attributes `verdict`, `loss_high`, `loss_likely` and `remaining` come from `Agent.verdict`:
-    the sentence, the loss, and the number of observations until there is a winner, NaN if no winner
-    is in sight. The verdict and the loss hold together with probability 1 - delta; this statement
-    is separate from the statement about the intervals. The other attributes are `regret_low` and
-    `regret_high`, an interval for the regret so far; `looks_saved`, the planner's estimate of the
-    regret that the looks have saved; and `warnings`. Most of the running time is spent on
-    `looks_saved`; pass `saved` to use a known value instead.
+    The attributes `verdict`, `loss_high`, `loss_likely` and `remaining` come from `Agent.verdict`.
+    `verdict` is its sentence. `remaining` is the estimated number of further observations until there
+    is a winner, and NaN if `Agent.verdict` has no estimate. With probability 1 - delta, the verdict
+    and `loss_high` are always valid; this statement is separate from the statement about the
+    intervals. `regret_low` and `regret_high` are an interval for the regret so far. `looks_saved` is
+    the planner's estimate of the regret that the looks have saved. Most of the running time is spent
+    on this estimate; pass `saved` to use a known value instead. `warnings` is a list of texts.
 
-    If the agent has a monitor, `since` is the time of the last change of an arm, and NaN if the
-    monitor has detected none. `n_settled`, `mean`, `low`, `high`, `best` and the verdict then use
-    the rewards since this change, because an interval from all rewards is wrong after a change.
-    These values are valid only if the mean really changed at the time `since`. After a change there
-    is no interval for the regret, so `regret_high` is infinite, and `looks_saved` is NaN. The
-    attribute `alarms` has a dict for each alarm, and `promise` says how rare false alarms are;
-    without a monitor, they are [] and "".
+    If the agent has a monitor, `since` is the time of the last change of an arm, or NaN if no change
+    was detected. For an arm that has changed, `n_settled`, `mean`, `low`, `high`, `best` and the
+    verdict use only the rewards since this change, because an interval from all rewards would be
+    invalid. These values are valid only if the mean really changed at the time `since`. After a
+    change, there is no interval for the regret: `regret_high` is infinite, and `looks_saved` is NaN.
+    The attribute `alarms` has a dict for each alarm, and `promise` is a sentence with a bound on the
+    probability of a false alarm. Without a monitor, `alarms` is [] and `promise` is "".
     """
     import xarray
 
@@ -174,11 +174,11 @@ def _read(
 
 
 def select_regimes(arms: list[Arm], config: Config) -> list[Arm]:
-    """Return the arms with settled counts that start at the last change of each arm.
+    """Return the arms with settled counts that contain only the rewards since each arm's last change.
 
-    The monitor stores no squares. The square of a reward in [0, 1] is at most the reward, so the sum
-    of the rewards stands for the sum of squares; this makes the intervals of bounded rewards wider
-    and those of other rewards no different.
+    The monitor stores no sum of squares, so the sum of the rewards replaces it. A reward in [0, 1] is
+    at least its square, so the intervals of bounded rewards become wider. Other intervals do not
+    change: rewards of 0 or 1 equal their squares, and Gaussian intervals do not use squares.
     """
     regimes = []
     for arm in arms:
@@ -191,7 +191,7 @@ def select_regimes(arms: list[Arm], config: Config) -> list[Arm]:
 
 
 def _describe_alarm(alarm: Alarm, arms: list[Arm], config: Config, deltas: Floats) -> dict[str, Any]:
-    """Return an alarm as plain data, with intervals for both means and a sentence."""
+    """Return an alarm as plain data, with a sentence and intervals for the means before and after."""
     n = np.array([alarm.n_before, alarm.n_after])
     sums = n * [alarm.mean_before, alarm.mean_after]
     if config.rewards != "gaussian":
@@ -204,7 +204,7 @@ def _describe_alarm(alarm: Alarm, arms: list[Arm], config: Config, deltas: Float
 
 
 def format_alarm(alarm: dict[str, Any], is_rate: bool) -> str:
-    """Describe a change: since when, the mean before and after, and when it was detected."""
+    """Return a sentence with the time of a change, the means before and after, and the delay."""
     texts = {
         name: format_interval(
             alarm[f"low_{name}"], alarm[f"high_{name}"], is_rate, alarm[f"mean_{name}"]
@@ -225,7 +225,7 @@ def format_time(at: float) -> str:
 
 
 def format_promise(config: Config) -> str:
-    """Say how rare false alarms are; return "" if the agent has no monitor."""
+    """Return a sentence that bounds the probability of a false alarm; "" without a monitor."""
     if config.monitor is None:
         return ""
     return (
@@ -235,9 +235,10 @@ def format_promise(config: Config) -> str:
 
 
 def _check_simultaneous(arms: list[Arm], alarms: list[Alarm]) -> list[str]:
-    """Return a warning if the last changes of all observed arms are within an hour, or [].
+    """Return a warning if all observed arms changed within one hour, or [] if they did not.
 
-    An arm that has not been observed since these changes, such as a retired arm, does not count.
+    Only the last change of each arm counts. An arm that has not been observed since the latest of
+    these changes, such as a retired arm, is ignored.
     """
     if not alarms:
         return []
@@ -254,9 +255,12 @@ def looks_saved(arms: list[Arm], n_asks: int, scale: float) -> float:
     """Return the planner's estimate of the regret that the looks have saved.
 
     The planner assumes UCB1-Double and the current means of the arms that are not retired. The
-    estimate is NaN if there are no looks, fewer than two pulls or fewer than two of these arms, if
-    one of these arms has no observations, or if all their means are equal or a gap is too large for
-    the planner. It is also NaN if pulls showed other arms, because the planner knows no graphs.
+    estimate is NaN in these cases:
+
+    - The agent has no looks, or fewer than two pulls.
+    - Fewer than two arms are not retired, or one of them has no observations.
+    - All means are equal, or a gap is too large for the planner.
+    - Pulls showed other arms. The planner does not support graphs.
     """
     from kibitz.bounds._checks import MAX_VALUE, MIN_VALUE
     from kibitz.planning.prediction import predict
@@ -337,12 +341,12 @@ def _compare_loss_rates(arms: list[Arm]) -> list[str]:
 
 
 def _check_sample_ratio(arms: list[Arm]) -> list[str]:
-    """Return a warning if the bucket's arms were not served in the recorded proportions, or [].
+    """Return a warning if the bucket's reports are not spread evenly over its arms, or [].
 
-    Only settled decisions of the bucket count: a decision without a report may not have been served.
-    The evidence is the product over all sets of arms from which the bucket drew. If the loss and the
-    delay of a report do not depend on the arm, the probability that the warning ever appears is at
-    most `SAMPLE_RATIO_LEVEL`, however often the report is made.
+    Only settled decisions of the bucket count, because a decision without a report may not have been
+    served. The evidence is a product with one factor for each set of arms from which the bucket drew.
+    If the loss and the delay of a report do not depend on the arm, the probability that this warning
+    ever appears is at most `SAMPLE_RATIO_LEVEL`, however often the report is made.
     """
     from kibitz.bounds.concentration import sample_ratio_evidence
 
@@ -364,10 +368,10 @@ def _check_sample_ratio(arms: list[Arm]) -> list[str]:
 
 
 def _list_losses(config: Config, arms: list[Arm], deltas: Floats) -> list[str]:
-    """Return a warning for each arm whose lost reports matter more than its sampling error.
+    """Return a warning for each arm whose lost reports may matter more than its sampling error.
 
-    The interval in the warning is valid even if the loss of a report depends on its reward. Gaussian
-    rewards have no such interval, and neither has an arm that has changed.
+    The interval in the warning is valid even if the loss of a report depends on its reward. There is
+    no such interval for Gaussian rewards or for an arm that has changed.
     """
     messages: list[str] = []
     if config.rewards == "gaussian":
@@ -389,7 +393,10 @@ def _list_losses(config: Config, arms: list[Arm], deltas: Floats) -> list[str]:
 
 
 def to_plain(data: "xarray.Dataset") -> dict[str, Any]:
-    """Convert a report to plain data for JSON: NaN becomes None, infinities "inf" or "-inf"."""
+    """Convert a report to plain data for JSON.
+
+    NaN becomes None, and an infinite number becomes "inf" or "-inf".
+    """
     columns = {str(key): values.to_numpy().tolist() for key, values in data.data_vars.items()}
     alarms = [
         {key: _to_json_number(value) for key, value in alarm.items()}
@@ -402,7 +409,7 @@ def to_plain(data: "xarray.Dataset") -> dict[str, Any]:
 
 
 def from_plain(content: dict[str, Any]) -> "xarray.Dataset":
-    """Convert plain data that `to_plain` returned back to a report."""
+    """Convert the result of `to_plain` back to a report."""
     import xarray
 
     rows = content["arms"]
@@ -439,7 +446,7 @@ def verdict_to_plain(verdict: Verdict) -> dict[str, Any]:
 
 
 def verdict_from_plain(content: dict[str, Any]) -> Verdict:
-    """Convert plain data that `verdict_to_plain` returned back to a verdict."""
+    """Convert the result of `verdict_to_plain` back to a verdict."""
     losses = {name: float(_read_number(content[name])) for name in ("loss_high", "loss_likely")}
     return Verdict(**{**content, **losses, "out": tuple(content["out"])})
 
@@ -505,9 +512,9 @@ def format_rows(data: "xarray.Dataset") -> list[tuple[str, ...]]:
 def format_interval(
     low: float, high: float, is_rate: bool, mean: float = math.nan
 ) -> tuple[str, str]:
-    """Format a mean and its interval, with as many digits as the width deserves.
+    """Return a mean and its interval as texts; the width determines the number of digits.
 
-    The last digit is at most a twentieth of half the width. Rates are in per cent.
+    One unit of the last digit is at most a twentieth of half the width. Rates are in per cent.
     """
     factor, unit_text = (100.0, " %") if is_rate else (1.0, "")
     step = factor * max(high - low, 1e-12) / 40

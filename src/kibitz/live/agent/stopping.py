@@ -1,7 +1,7 @@
-r"""When to stop: which arms are ruled out, and what is lost by keeping the leading arm.
+r"""Decide when to stop: rule out arms, and bound the loss of keeping the leading arm.
 
 **Evidence for a pair of arms.** E_{ij}(\eta) measures the evidence against
-H: \mu_i - \mu_j \ge \eta. For each of the `TILTS` (\alpha, \beta) with weight w,
+H: \mu_i - \mu_j \ge \eta. It is a sum over tilts (\alpha, \beta) with weights w (`Tilts`),
 
 .. math:: E_{ij}(\eta) = \min_m \sum_{(\alpha, \beta)} w\,
     e^{-\alpha S_i - n_i \kappa(m, -\alpha)}\; e^{\beta S_j - n_j \kappa(m - \eta, \beta)},
@@ -10,23 +10,25 @@ where n and S are the number and the sum of the rewards of an arm. For rewards i
 \kappa(m, a) = \log(1 - m + m e^a). For Gaussian rewards of scale \sigma,
 \kappa(m, a) = m a + a^2 \sigma^2 / 2.
 
-*Proof that E_{ij} is below a non-negative supermartingale with initial value 1 under H, for any
-adaptive choice of arms.* A reward X with mean \mu has \log E e^{aX} \le \kappa(\mu, a): for rewards
-in [0, 1] because e^{aX} \le 1 - X + X e^a by convexity, for Gaussian rewards by definition. As
+*Claim.* Under H, E_{ij} is at most a non-negative supermartingale with initial value 1, for any
+adaptive choice of arms.
+
+*Proof.* A reward X with mean \mu has \log E e^{aX} \le \kappa(\mu, a): for rewards in [0, 1] because
+e^{aX} \le 1 - X + X e^a by convexity, for Gaussian rewards by definition. As
 \kappa(m, -\alpha) decreases in m and \kappa(m, \beta) increases, the first factor is a
 supermartingale if \mu_i \ge m, the second if \mu_j \le m - \eta. Under H, both hold at
 m = \max(\mu_j + \eta, 0) \le \mu_i (for Gaussian rewards at m = \mu_i). The minimum over m is at most
 the value there.
 
 *Computation.* -\kappa is convex in m, and a logarithm of a sum of exponentials of convex functions
-is convex. So \log E is the minimum of a convex function of (m, \eta), and is convex and increasing in
-\eta. Newton's method finds both roots, and tangents bound the error of the minimum from below; the
-evidence is never overstated.
+is convex. Therefore \log E, as the minimum over m of a convex function of (m, \eta), is convex in
+\eta; it is also increasing. Newton's method finds the minimum over m and the gap \eta at which \log E
+reaches a threshold. Tangents give a lower bound on the minimum, so the evidence is never overstated.
 
 **Verdict.** An arm is ruled out if the hypothesis that it is the best has a p-value (`rule_out`) of
 at most \delta. The leading arm wins if all other arms are ruled out. A wrong winner requires that the
-best arm is ruled out, which ever happens with probability at most \delta. The bound on the loss holds
-in the same event.
+best arm is ruled out. With probability at least 1 - \delta, this never happens, and the bound on the
+loss holds at all times.
 """
 
 import math
@@ -46,7 +48,7 @@ from kibitz.model.click_rates import TYPICAL_SD, TYPICAL_WEIGHT, rate_posterior
 Terms = tuple[Floats, Floats, Floats]
 
 N_DRAWS = 1000  # draws from the posterior for the likely loss
-MAX_FACTOR = 10.0  # a winner is not in sight if it needs more than this many times the observations
+MAX_FACTOR = 10.0  # no estimate if a winner needs more than this many times the observations so far
 # delta is split between the best founding arm, the best founding arm after better arms were retired,
 # and the arms added later
 BEST_FOUNDING_SHARE = 0.9
@@ -63,7 +65,10 @@ class Tilts(NamedTuple):
 
 
 def _make_tilts(largest_size: float, weights: Sequence[float]) -> Tilts:
-    """Return tilts of total size `largest_size` / 2^k, each split between the arms in three ways."""
+    """Return tilts with alpha + beta = `largest_size` / 2^k for k = 0, 1, ...
+
+    Each of these sums is split into alpha and beta in three ways. `weights` has a weight for each k.
+    """
     sizes = largest_size / 2.0 ** np.arange(len(weights))
     shares = np.array([0.0, 0.5, 1.0])
     log_weights = np.log(np.repeat(np.asarray(weights) / sum(weights) / 3, 3))
@@ -71,7 +76,7 @@ def _make_tilts(largest_size: float, weights: Sequence[float]) -> Tilts:
 
 
 # The tilts are log odds ratios for rewards in [0, 1], and gaps in units of the scale for Gaussian
-# rewards. Their weights decide which gaps are found soonest.
+# rewards. Their weights determine which gaps are detected soonest.
 UNIT_TILTS = _make_tilts(0.8, [0.16] * 5 + [0.04] * 5)
 GAUSSIAN_TILTS = _make_tilts(2.0, [0.125] * 6 + [0.05] * 5)
 
@@ -93,12 +98,14 @@ class Verdict:
     loss_likely
         A Bayesian estimate of this loss. It is a heuristic, not a bound.
     remaining
-        About how many more observations a winner needs at the present pace; None if a winner is not
-        in sight. It is a heuristic.
+        A heuristic estimate of the number of further observations until there is a winner. It is None
+        if a winner would need more than ten times the observations so far, or if there is too little
+        data for an estimate.
     sentence
         The verdict in words.
     delta
-        The probability that a winner is ever wrong or `loss_high` ever too small is at most delta.
+        With probability at least 1 - delta, no verdict on this agent, at any time, names a wrong
+        winner or has a `loss_high` that is too small.
     tolerance
         The loss per pull that you accept.
     """
@@ -145,7 +152,7 @@ def _unit_terms(data: tuple[Floats, ...], m: Floats, eta: Floats) -> Terms:
 
 
 def _gaussian_terms(data: tuple[Floats, ...], m: Floats, eta: Floats) -> Terms:
-    """Return what `_unit_terms` returns, for Gaussian rewards."""
+    """Return the exponents and slopes of `_unit_terms` for Gaussian rewards."""
     n_i, s_i, n_j, s_j = data
     down, up, log_weights = GAUSSIAN_TILTS
     exponents = (
@@ -159,7 +166,7 @@ def _gaussian_terms(data: tuple[Floats, ...], m: Floats, eta: Floats) -> Terms:
 def pair_evidence(
     n_i: Floats, s_i: Floats, n_j: Floats, s_j: Floats, eta: Floats, is_gaussian: bool
 ) -> tuple[Floats, Floats]:
-    """Return log E_ij(eta), bounded from below, and its derivative in eta, for arrays of pairs."""
+    """Return a lower bound on log E_ij(eta), and its derivative in eta, for arrays of pairs."""
     n_i, s_i, n_j, s_j, eta = (
         np.asarray(values, dtype=float)[:, np.newaxis]
         for values in np.broadcast_arrays(n_i, s_i, n_j, s_j, eta)
@@ -216,11 +223,11 @@ def _minimise(
     low: Floats,
     high: Floats,
 ) -> tuple[Floats, Floats]:
-    """Return a lower bound on the minimum of convex functions on [low, high], nearly exact.
+    """Return lower bounds on the minima of convex functions on [low, high], and extra values.
 
-    `evaluate` returns the values, the slopes, the second derivatives and one extra value of some
-    rows. The function also returns the extra values at the last points. The lower bound comes from
-    the tangents.
+    Each row is one function. `evaluate` returns the values, the slopes, the second derivatives and
+    one extra value of some rows at the points x. The result has the extra values at the last points.
+    The tangents give the lower bounds, which are nearly exact.
     """
     bounds, extra_values = np.full(x.shape, -np.inf), np.zeros(x.shape)
     rows = np.arange(x.size)
@@ -240,7 +247,7 @@ def _minimise(
 
 
 def _find_leaders(n: Floats, means: Floats) -> NDArray[np.int64]:
-    """Return the arms for which no other arm has as many observations and as large a mean."""
+    """Return the arms that no other arm equals or exceeds in both observations and mean."""
     arms, best_mean = [], -np.inf
     for arm in np.lexsort((-means, -n)):
         if n[arm] > 0 and means[arm] > best_mean:
@@ -265,20 +272,22 @@ def _split_weights(n_founding: int, n_arms: int) -> Floats:
 def rule_out(
     data: Data, is_retired: NDArray[np.bool_], n_founding: int, delta: float
 ) -> tuple[Floats, Floats]:
-    r"""Return a p-value of the hypothesis that an arm is the best, and the arm's share of delta.
+    r"""Return, for each arm, a p-value of the hypothesis that it is the best, and its share of delta.
 
-    Arm i is the best if no arm that is not retired has a larger mean; a retired arm is compared with
-    all arms. Arm i is ruled out when its p-value is at most `delta`, which means that
-    \sum_j \omega_{ij} E_{ij}(0) is at least 1 / (share \delta), with the weights \omega of
-    `_split_weights`. The sum is over the leading arms j only, which is valid, because the omitted
-    terms are not negative.
+    An arm that is not retired is the best if no other arm that is not retired has a larger mean. A
+    retired arm is compared with all arms. Arm i is ruled out when its p-value is at most `delta`.
+    This means that \sum_j \omega_{ij} E_{ij}(0) is at least 1 / (share \delta), with the weights
+    \omega of `_split_weights`. The sum contains only the leading arms j (`_find_leaders`). The
+    omitted terms are not negative, so the smaller sum is still valid evidence.
 
-    **The shares.** A wrong winner requires that the best of the remaining arms is ruled out. If all
-    retired founding arms are ruled out, the best founding arm is not retired, and only its e-process
-    may fail: share 0.9. If r of them are not ruled out, the best remaining founding arm is one of the
-    r + 1 best founding arms; the share 0.05 / (r (r + 1)) covers the arm of rank r + 1 and smaller
-    ranks. The m-th arm added later has its own share, 0.05 / (m (m + 1)). All shares together are at
-    most 1, whenever arms are added or retired.
+    **The shares.** A wrong winner requires that the best arm that is not retired is ruled out.
+    Suppose that this arm is a founding arm, and let r be the number of retired founding arms that are
+    not ruled out. If r = 0, the arm is the best of all founding arms, unless that arm was retired and
+    ruled out, which is the same error. Its share is 0.9. If r > 0, the arm is one of the r + 1 best
+    founding arms, and its share is 0.05 / (r (r + 1)). It has rank k only if r is at least k - 1, so
+    the error probabilities of all ranks k > 1 sum to at most 0.05 \delta. The m-th arm added later
+    has its own share, 0.05 / (m (m + 1)). The error probabilities of all arms sum to at most \delta,
+    whenever arms are added or retired.
     """
     n_arms = data.n.size
     log_sums = np.full(n_arms, -np.inf)
@@ -312,8 +321,9 @@ def rule_out(
 def largest_gaps(data: Data, arms: NDArray[np.int64], kept_arm: int, thresholds: Floats) -> Floats:
     """Return, for each arm, the largest gap to the arm `kept_arm` that the evidence does not exclude.
 
-    At larger gaps, log E is at least the arm's threshold. log E is convex and increasing in the gap,
-    so Newton's method approaches the root from above, and the result is never too small.
+    The evidence excludes a gap if log E at this gap is at least the arm's threshold. log E is convex
+    and increasing in the gap, so Newton's method approaches the root from above, and the result is
+    never too small.
     """
     n_i, s_i, n_j, s_j = np.broadcast_arrays(
         data.n[arms], data.sums[arms], data.n[kept_arm], data.sums[kept_arm]
@@ -342,12 +352,12 @@ def largest_gaps(data: Data, arms: NDArray[np.int64], kept_arm: int, thresholds:
 
 
 def posterior(data: Data) -> tuple[Floats, Floats]:
-    """Return the parameters of an empirical Bayes posterior of the means; a heuristic.
+    """Return the two parameters of a heuristic empirical Bayes posterior of each mean.
 
-    For rewards in [0, 1] these are the two parameters of beta distributions
-    (`kibitz.model.click_rates`), for Gaussian rewards the mean and the standard deviation. The
-    variance between the arms is estimated from the data and shrunk towards a typical value, with the
-    weight of three arms. This counteracts the bias of the largest of several means.
+    For rewards in [0, 1], the posteriors are beta distributions (`kibitz.model.click_rates`). For
+    Gaussian rewards, the parameters are the mean and the standard deviation of a normal distribution.
+    The variance between the arms is estimated from the data and shrunk towards a typical value, which
+    has the weight of three arms. This counteracts the upward bias of the largest of several means.
     """
     n, sums = data.n, data.sums
     if not data.is_gaussian:
@@ -365,7 +375,7 @@ def posterior(data: Data) -> tuple[Floats, Floats]:
 
 
 def _estimate_loss(data: Data, kept_arm: int) -> float:
-    """Return the posterior mean of the largest mean minus the mean of the arm `kept_arm`."""
+    """Return the posterior expectation of the gap between the arm `kept_arm` and the best arm."""
     rng = np.random.default_rng(1)
     first_parameter, second_parameter = posterior(data)
     draw = rng.normal if data.is_gaussian else rng.beta
@@ -378,9 +388,8 @@ def _estimate_remaining(
 ) -> int | None:
     """Estimate how many more observations are needed to rule out all `arms`.
 
-    Return None if this is not in sight.
-
-    The counts grow in proportion, and the means stay at their posterior means.
+    The estimate assumes that all counts grow in proportion and that the true means are the posterior
+    means. Return None if more than `MAX_FACTOR` times the observations so far would be needed.
     """
     first_parameter, second_parameter = posterior(data)
     means = (
@@ -414,7 +423,7 @@ def decide(
 ) -> tuple[Verdict, Floats]:
     """Return the verdict and, for each arm, the p-value of the hypothesis that it is the best.
 
-    Retired arms cannot win and do not count for the loss; paused arms can win and count.
+    Retired arms cannot win, and the loss ignores them. Paused arms are treated like active arms.
     There is no verdict while an arm that is not retired has no settled rewards.
 
     Parameters
@@ -426,7 +435,8 @@ def decide(
     n_founding
         The number of arms with which the agent was created.
     delta
-        The probability of a wrong winner or a wrong bound on the loss, at any time.
+        An upper bound on the probability that any verdict, at any time, has a wrong winner or a wrong
+        bound on the loss.
     tolerance
         The loss per pull at which you are ready to stop.
     """
@@ -512,7 +522,10 @@ def decide(
 
 
 def _find_ties(data: Data, rivals: NDArray[np.int64], kept_arm: int, loss_high: float) -> list[int]:
-    """Return the leading arm and its close rivals if the loss is small; [] if there are none."""
+    """Return the leading arm and the rivals within one standard error of it.
+
+    Return [] if there is no such rival, or if the bound on the loss is still large.
+    """
     mean = float(data.means[kept_arm])
     variance = 1.0 if data.is_gaussian else mean * (1 - mean)
     if loss_high > 0.1 * (1.0 if data.is_gaussian else mean):

@@ -34,7 +34,10 @@ KnownArms = tuple[int, int, list[Arm]]  # number of events and of settled decisi
 
 
 def read_arms(database: Database, config: Config, now: float) -> tuple[list[Arm], list[Alarm]]:
-    """Return the arms and alarms of an agent at time `now`; update the rewards of `config`."""
+    """Return the arms and alarms of an agent at time `now`.
+
+    This function also updates `config.rewards`, which another process may have declared.
+    """
     row = queries.read_agent(database, config.name, config=config.stored)
     config.rewards = row.rewards or config.data["rewards"]
     return queries.read_arms_at(database, row, now, config.patience, config.silence, config.monitor)
@@ -64,7 +67,7 @@ class Transaction:
         self._alarms: list[Alarm] = []
         self._decisions: dict[int, DecisionRecord] = {}  # read or made in this transaction, by id
         self._keys: dict[str, int | None] = {}  # decision id by key; None: no decision has the key
-        self._shows: dict[int, dict[int, int]] = {}  # by pull and arm, the id of what it showed
+        self._shows: dict[int, dict[int, int]] = {}  # id of each show, by pull and arm
         self._new: list[int] = []
         self._changed: set[int] = set()
 
@@ -195,7 +198,7 @@ class Transaction:
             )
 
     def _find_show(self, id: int, arm_index: int) -> int | None:
-        """Return the id of the observation of an arm that pull `id` has shown, or None."""
+        """Return the id of the decision that records what pull `id` showed of an arm, or None."""
         if id not in self._shows:
             self._shows[id] = {}
             self._read("shown_by", [id])
@@ -318,9 +321,10 @@ class Transaction:
         return ["erased" if key in ids else "unknown" for key in keys]
 
     def settle(self) -> None:
-        """Settle the decisions that are older than the patience, if this changes anything.
+        """Settle the decisions that are older than the patience.
 
-        Nothing is written unless the transaction appends an event.
+        Do nothing if the agent's decisions do not settle by age. The changes are written only if the
+        transaction also appends an event.
         """
         patience, silence, monitor = self.config.patience, self.config.silence, self.config.monitor
         if patience is None or not self.config.settles:
@@ -403,9 +407,10 @@ class Transaction:
         return self._to_decision(id, record)
 
     def _make_rng(self, *stream: int) -> Generator:
-        """Return the random numbers of the next decision: a stream of the policy or of the bucket.
+        """Return a random number generator for the next decision.
 
-        They depend only on the agent's seed and the decision's id.
+        `stream` is empty for the policy and 1 for the bucket. The random numbers depend only on
+        `stream`, the agent's seed and the decision's id.
         """
         spawn_key = (self.n_decisions + 1, *stream)
         return Generator(SFC64(SeedSequence(self.config.data["seed"], spawn_key=spawn_key)))
@@ -422,7 +427,7 @@ class Transaction:
         stored_state = None
         if config.in_order:
             learned = self._load_state() if self._learned is None else self._learned
-            if self._state is not None:  # an empty state is not stored
+            if self._state is not None:  # an initial state is not stored
                 self._learned = learned
             stored_state = pending.select_arms(
                 policy, config.params, policy_state.count_ahead(config, learned), arm_indices
@@ -485,7 +490,7 @@ class Transaction:
         """Read all decisions that the operations need, in a few SQL statements."""
         ids: set[int] = set()
         keys: set[str] = set()
-        pulls: set[int] = set()  # with what they have shown
+        pulls: set[int] = set()  # to be read with the decisions that they showed
         for operation in operations:
             if isinstance(operation, Exception):
                 continue
@@ -543,7 +548,8 @@ class Transaction:
         if id is None:
             return None
         record = self._decisions[id]
-        old = record.kind if record.bucket is None else "pull"  # an ask may draw a free look
+        # A decision of the bucket answers an ask, even if it counts as a look.
+        old = record.kind if record.bucket is None else "pull"
         if old != kind:
             raise Conflict(
                 f"key {key!r} belongs to decision {id} of kind {old!r} and cannot be used for "
@@ -600,9 +606,9 @@ class Transaction:
 
     @property
     def state(self) -> str | None:
-        """The stored state of the policy as JSON; None if it has none.
+        """The stored state of the policy as JSON; None if no state is stored.
 
-        Rewards that follow each other change the state in memory, which is converted only once.
+        Rewards change the state in memory. This property converts it to JSON.
         """
         if self._learned is not None:
             self.state = policy_state.to_json(self._learned)
@@ -649,7 +655,7 @@ class Transaction:
         return None if record is None or record.status == "pending" else record
 
     def _replay(self) -> None:
-        """Rebuild the stored state from the log."""
+        """Rebuild the stored state of the policy from the log."""
         self._write()
         projection = queries.replay_log(
             self.database, self.number, self.config.patience, self.config.silence
@@ -687,8 +693,9 @@ class Transaction:
     def _check_clock(self, now: float, latest: float) -> float:
         """Return the present time: `now`, or the server's time if this machine's clock is behind.
 
-        If `now` is long before the last event, one of the two clocks was wrong. The clock of a
-        database server decides which one. Without a server, `now` counts.
+        If `now` is long before the last event, either this machine's clock is wrong, or the clock
+        that timed the last event was wrong. The clock of the database server decides between these
+        cases. Without a server, `now` is used.
         """
         earliest = latest - CLOCK_TOLERANCE
         if now >= earliest:
@@ -706,7 +713,7 @@ class Transaction:
         return server_time
 
     def _set_back(self) -> None:
-        """Correct the times of decisions that a wrong clock has put into the future."""
+        """Correct the times of decisions that a wrong clock has put into the future, and warn."""
         queries.set_back_decisions(self.database, self.number, self.at)
         warnings.warn(
             f"the last event of agent {self.config.name!r} is {self._latest - self.at:.0f} s in the "

@@ -56,7 +56,7 @@ def _hash(content: str) -> str:
 
 
 async def index(request: Request) -> Response:
-    """Return the dashboard."""
+    """Return the HTML of the dashboard."""
     content, security_policy = build_dashboard()
     headers = {"content-security-policy": security_policy}
     return Response(content, media_type="text/html; charset=utf-8", headers=headers)
@@ -81,7 +81,7 @@ SESSION_EXAMPLE = {"tokens": True, "role": "read", "agent": None}
 
 @operation("GET", "/session", None, Example(None, SESSION_EXAMPLE))
 async def session(call: Call) -> Session:
-    """Return the role of the request, and whether the service requires tokens."""
+    """Return the role of the request's token, and whether the service requires tokens."""
     tokens = call.state.tokens
     role, agent = await tokens.identify("GET", call.headers) or (None, None)
     return Session(not tokens.open, role, agent)
@@ -105,7 +105,7 @@ async def login(call: Call, body: Login) -> Session | Response:
 
 @operation("POST", "/logout", None, Example(None, {}))
 async def logout(call: Call) -> Empty | Response:
-    """Delete the cookie."""
+    """Delete the cookie that a login has set."""
     await call.state.tokens.identify("POST", call.headers)
     response = Response("{}", media_type="application/json")
     is_secure = _uses_https(call)

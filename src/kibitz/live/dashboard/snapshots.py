@@ -65,7 +65,7 @@ class Feed:
     def __init__(self, agent: Agent, changes: Changes) -> None:
         self.agent = agent
         self._changes = changes
-        # changed only in `_read`; the store runs one read at a time
+        # Only `_read` changes the shares, and the store runs one read at a time.
         self._shares = Shares(agent.config.monitor is not None)
         self._saving = Saving(0, math.nan)
         self._frame = b""
@@ -152,7 +152,7 @@ class Feed:
         )
 
     def _build(self, state: State, saved_regret: float) -> tuple[dict[str, Any], float]:
-        """Return a snapshot as plain data, and the processor time needed to build it."""
+        """Return a snapshot as plain data, and the processor time in seconds that it took."""
         start_time = time.thread_time()
         agent = self.agent
         arms_report = to_plain(report(agent.store, agent.config, agent.now(), saved=saved_regret))
@@ -234,7 +234,8 @@ class Shares:
     def to_plain(self, names: list[str], max_arms: int) -> dict[str, Any]:
         """Return the counts of the `max_arms` most pulled arms as plain data.
 
-        The totals are over all arms. `means` is [] without means; a mean without rewards is None.
+        `totals` are the counts of all arms together. `means` is [] if the table has no means. The
+        mean of an interval without rewards is None.
         """
         totals = self.counts.sum(axis=1)
         n_used = int(np.flatnonzero(totals).max(initial=-1)) + 1

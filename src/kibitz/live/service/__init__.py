@@ -1,4 +1,4 @@
-"""The HTTP service. `create_app` is its factory for ASGI servers such as uvicorn.
+"""The HTTP service. `create_app` is its factory for ASGI servers; for example, run uvicorn with:
 
 KIBITZ_STORE=shop.db uvicorn --factory kibitz.live.service:create_app --workers 2
 """

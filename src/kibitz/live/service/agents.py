@@ -24,7 +24,7 @@ from kibitz.policies.policy import Policy
 from kibitz.policies.spec import from_spec
 
 MAX_IMPORT_BYTES = 8 * 1024 * 1024
-FORMATS = {"text/csv": "csv", "application/x-ndjson": "jsonl"}  # of a history, by media type
+FORMATS = {"text/csv": "csv", "application/x-ndjson": "jsonl"}  # history formats by media type
 
 
 @operation("POST", "/v1/agents", "admin", schemas.CREATE_AGENT, errors=(409,), status=201)
@@ -52,7 +52,7 @@ async def create_agent(call: Call, body: schemas.NewAgent) -> schemas.AgentDescr
 
 
 def make_policy(spec: schemas.PolicySpec) -> Policy:
-    """Return a policy of kibitz. A request can never name code to import."""
+    """Return the policy of kibitz that a request names; a request can never import code."""
     one_of(spec.name, "policy", list(POLICIES))
     parameters = dict(spec.parameters)
     try:
@@ -147,9 +147,9 @@ def read_text(content: str, file_format: str) -> Iterator[Row]:
 
 
 def count_valid_rows(content: str, file_format: str) -> int | str:
-    """Return the number of rows of a history, or what is wrong with it.
+    """Return the number of rows of a history, or the message of an error in it.
 
-    An exception would keep the history in memory, through its traceback.
+    The error is not raised, because its traceback would keep the history in memory.
     """
     try:
         return sum(1 for _ in read_text(content, file_format))

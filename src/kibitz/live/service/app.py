@@ -68,7 +68,7 @@ async def ask(call: Call, body: schemas.Ask) -> schemas.Decision | list[schemas.
 async def tell(
     call: Call, body: schemas.Tell | schemas.Tells
 ) -> schemas.Result | list[schemas.Result]:
-    """Report the reward of a decision, or a list of rewards: either all are counted, or none.
+    """Report the reward of a decision, or a list of rewards in one transaction.
 
     Name the decision by its `id`, or by the `key` with which you asked for it. The result is
     `counted`, or `duplicate` for a repeated report.
@@ -97,10 +97,10 @@ async def look(call: Call, body: schemas.Look) -> schemas.Decision:
 async def observe(
     call: Call, body: schemas.Observe | schemas.Observations
 ) -> schemas.Result | list[schemas.Result]:
-    """Report an observation that was not asked for, or a list: either all are counted, or none.
+    """Report an observation that was not asked for, or a list of observations in one transaction.
 
     If a pull showed this reward of another arm, `shown_by` is the id of the pull; such an observation
-    needs no key. The result is `counted`, or `duplicate` for a known key or a repeated show.
+    needs no key. The result is `counted`, or `duplicate` for a repeated report.
     """
     writer = call.state.writer
     if isinstance(body, list) and b"idempotency-key" in call.headers:
@@ -180,7 +180,7 @@ async def declare_rewards(call: Call, body: schemas.Declaration) -> schemas.Resu
 async def erase(call: Call, body: schemas.Erasure) -> schemas.Erased:
     """Remove a visitor's keys from the store, without changing any number.
 
-    The result is `erased` or `unknown` for each key. The files of the store are rewritten meanwhile.
+    The result is `erased` or `unknown` for each key. This also rewrites the files of the store.
     """
     return schemas.Erased(await call.state.writer.submit_function(lambda: call.agent.erase(body.key)))
 
@@ -189,7 +189,7 @@ async def erase(call: Call, body: schemas.Erasure) -> schemas.Erased:
 async def compact(call: Call, body: schemas.Compaction) -> schemas.Compacted:
     """Replace the events before a date by a checkpoint, without changing any number.
 
-    `n_events` is the number of these events. The files of the store are rewritten meanwhile.
+    `n_events` is the number of these events. This also rewrites the files of the store.
     """
     agent, before = call.agent, body.before
     n_events = await call.state.writer.submit_function(lambda: agent.compact(before))
@@ -214,7 +214,7 @@ async def readyz(call: Call) -> schemas.Health:
 
 @operation("GET", "/healthz", None, schemas.HEALTH)
 async def healthz(call: Call) -> schemas.Health:
-    """Check what `/readyz` checks."""
+    """Check that the service is ready, as `/readyz` does."""
     await call.state.readiness.check()
     return schemas.Health("ok")
 
@@ -235,7 +235,10 @@ async def verdict(call: Call, query: schemas.VerdictQuery) -> schemas.Verdict | 
     "GET", f"{AGENT_PATH}/events", "read", schemas.EVENTS, errors=(429,), headers=("Last-Event-ID",)
 )
 async def events(call: Call, query: schemas.EventsQuery) -> schemas.Events | Response:
-    """Return the log after a sequence number; stream it if text/event-stream is accepted."""
+    """Return the events after a sequence number.
+
+    A client that accepts text/event-stream gets a stream of these events and of all new events.
+    """
     if "text/event-stream" in call.request.headers.get("accept", ""):
         last_event_id = call.request.headers.get("last-event-id", "")
         seq = (
@@ -277,7 +280,7 @@ async def _stream(call: Call, seq: int) -> AsyncGenerator[bytes, None]:
 
 
 class Chunk(NamedTuple):
-    """Events of a stream, encoded; `is_last` is whether the log had no more events."""
+    """Encoded events of a stream; `is_last` says whether the log had no more events."""
 
     content: bytes
     last_seq: int
@@ -351,10 +354,10 @@ def create_app(
     `metrics_token` is a token that gives access to the metrics only. Pages of the `allowed_origins`
     may use the service (CORS).
 
-    The application's state has `store`, `tokens`, `writer`, the threads `log` and `reports` for
-    reads and `imports` for histories, `import_turns`, `n_streams` by token, `changes`, `metrics`,
-    `readiness`, the open `agents` by name, the dashboard's `feeds` by the name of the agent,
-    `open_agent(name)` and the OpenAPI `document`.
+    The application's state has `store`, `tokens`, `writer`, the threads `log`, `reports` and
+    `imports` (see `kibitz.live.service.reads`), `import_turns`, `n_streams` by token, `changes`,
+    `metrics`, `readiness`, the open `agents` by name, the dashboard's `feeds` by the name of the
+    agent, `open_agent(name)` and the OpenAPI `document`.
     """
     if metrics_token is not None and not re.fullmatch("[!-~]+", metrics_token):
         raise ValueError(  # without the value, which is a secret

@@ -43,7 +43,8 @@ class AsyncClient:
         The agent's name. It can be omitted if the token gives access to exactly one agent.
     patience
         How long to retry a request, in seconds, before raising `kibitz.StoreUnavailable`. Erasures,
-        compactions and exports of a large store take long; the client waits ten minutes for them.
+        compactions and exports of a large store can take long, so the client waits up to ten minutes
+        for their responses.
     """
 
     def __init__(
@@ -221,7 +222,7 @@ class AsyncClient:
         return report
 
     async def verdict(self, delta: float = 0.05, tolerance: float = 0.0) -> "Verdict":
-        """Say whether there is a winner, and what stopping now would cost; see `Agent.verdict`."""
+        """Return the winner, if there is one, and a bound on the loss; see `Agent.verdict`."""
         verdict: Verdict = await self._call("verdict", delta, tolerance)
         return verdict
 

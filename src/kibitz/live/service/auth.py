@@ -51,7 +51,7 @@ class Token(NamedTuple):
 
 
 class Access(NamedTuple):
-    """A role for one agent, or for all agents (None)."""
+    """A role for one agent, or for all agents if `agent` is None."""
 
     role: str
     agent: str | None
@@ -101,10 +101,10 @@ def revoke_token(store: Store, number: int) -> str:
 class Tokens:
     """A cache of a store's tokens, refreshed every `TOKEN_CACHE_SECONDS`.
 
-    Every request needs the tokens. They have their own thread, and `store` should be a connection
-    for them alone, so no request waits for the reads of other requests. With `allow_open`, requests
-    to a store that never had a token need no token. Pages of the `allowed_origins` may send requests
-    with a token in the header Authorization.
+    Every request needs the tokens, so a separate thread reads them. Nothing else should use the
+    connection `store`; then no request waits for the reads of other requests. With `allow_open`,
+    requests to a store that never had a token need no token. Pages of the `allowed_origins` may send
+    requests with a token in the header Authorization.
     """
 
     def __init__(
@@ -166,11 +166,11 @@ class Tokens:
             return Access("admin", None)
         number, _, secret = (token or "").partition(".")
         stored_hash, access = self._access_by_number.get(number, UNKNOWN_TOKEN)
-        is_valid = hmac.compare_digest(stored_hash, _hash(secret))  # as slow if unknown
+        is_valid = hmac.compare_digest(stored_hash, _hash(secret))  # in constant time
         return access if is_valid else None
 
     async def run(self, work: Callable[..., T], *values: Any) -> T:
-        """Return the result of `work(*values)`, which runs in the thread of the tokens."""
+        """Return the result of `work(*values)`, which runs in the thread that reads the tokens."""
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._executor, work, *values)
 

@@ -24,7 +24,7 @@ from kibitz.live.agent.transaction import Operation
 from kibitz.live.service.auth import RequestError
 from kibitz.live.service.metrics import Metrics
 
-MAX_WAITING = 5_000  # queued decisions and reports of small requests, and of large requests
+MAX_WAITING = 5_000  # queued decisions and reports, separately for small and large requests
 MAX_GROUP = 250  # decisions and reports after which a transaction takes no further request
 MAX_SMALL = 10  # decisions or reports in a small request
 STOPPING = "the service is stopping; retry"
@@ -73,7 +73,7 @@ class Writer:
     def _enqueue(self, agent: Agent | None, operation: Any, size: int) -> "asyncio.Future[Any]":
         if self.stopping:
             raise RequestError(503, STOPPING)
-        # Large requests that wait do not fill the queue of the small requests, which overtake them.
+        # Small requests overtake large requests, so each kind has its own limit.
         is_large = size > MAX_SMALL
         n_before = self._n_large if is_large else self.n_waiting - self._n_large
         if n_before and n_before + size > MAX_WAITING:

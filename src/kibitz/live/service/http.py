@@ -65,7 +65,7 @@ HEADERS = {  # headers of every response, unless the response sets them
 
 
 class ErrorDetail(msgspec.Struct):
-    """The code of an error, for programs, and a message, for people."""
+    """An error: a code for programs and a message for people."""
 
     code: str
     message: str
@@ -292,7 +292,7 @@ async def read_body(
     return bytes(content)
 
 
-CONDITIONS = {  # what a value must be, by its field, or by the type that msgspec names in its message
+CONDITIONS = {  # the condition on a value, by its field, or by the type in the message of msgspec
     "before": "a date such as 2026-01-31",
     "int": "a whole number",
     "float": "a finite number",
@@ -300,7 +300,7 @@ CONDITIONS = {  # what a value must be, by its field, or by the type that msgspe
     "str": "a text of 1 to 500 printable characters",
     "object": "a JSON object",
 }
-LIST_CONDITIONS = {  # what a list must be, by its field
+LIST_CONDITIONS = {  # the condition on a list, by its field
     "key": f"a list of 1 to {MAX_BATCH} keys",
     "shows": "a list with a list of probabilities for each arm",
 }
@@ -414,7 +414,7 @@ async def answer_unrouted(request: Request, error: Exception) -> Response:
 
 
 def check_framing(scope: Scope) -> None:
-    """Raise RequestError if a proxy could find another end of the body than this service.
+    """Raise RequestError if a proxy and this service may disagree about the end of the body.
 
     The rest of the body could then be a request that the proxy has not seen (request smuggling).
     """

@@ -1,4 +1,4 @@
-"""Logs, request ids and the counting of requests.
+"""Log requests and errors, count requests, and give each request an id.
 
 The service logs with `logging`: `kibitz.access` has one record for each request at level INFO, and
 `kibitz` has errors. A record names the route and the agent of a request, never its path, query or
@@ -19,8 +19,8 @@ LOG_FORMATS = ("text", "json")
 LOG_LEVELS = ("debug", "info", "warning", "error", "critical")
 TEXT_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 REQUEST_ID_PATTERN = re.compile(rb"[\w.:=+/@-]{1,100}", re.ASCII)
-METHODS = ("GET", "POST", "PATCH", "PUT", "DELETE", "HEAD", "OPTIONS")  # others are "other"
-FIELDS = ("request_id", "method", "route", "agent", "status", "seconds")  # of an access record
+METHODS = ("GET", "POST", "PATCH", "PUT", "DELETE", "HEAD", "OPTIONS")  # all others: "other"
+FIELDS = ("request_id", "method", "route", "agent", "status", "seconds")  # in a record
 
 access_log = logging.getLogger("kibitz.access")
 

@@ -151,7 +151,7 @@ class StoreCollector:
         return []
 
     def collect(self) -> Iterator[Metric]:
-        """Yield the metrics; if the store does not answer, only the metric that says so."""
+        """Yield the metrics; if the store does not answer, yield only `kibitz_store_up`."""
         up = GaugeMetricFamily("kibitz_store_up", "1 if the store answers, 0 if not.")
         try:
             rows, size = self._store.read(queries.read_totals), self._store.measure_size()
@@ -190,7 +190,7 @@ async def metrics(call: Call) -> Response:
     token, expected_token = find_token(call.headers) or "", call.state.metrics_token
     if not (
         expected_token and hmac.compare_digest(token.encode(), expected_token.encode())
-    ):  # a token of the store
+    ):  # otherwise, it must be a token of the store
         access = await call.state.tokens.authorize("GET", call.headers, "read", None)
         if access.agent is not None:
             raise RequestError(

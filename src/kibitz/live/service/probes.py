@@ -1,4 +1,4 @@
-"""Readiness: whether the service accepts requests and its store answers."""
+"""Check whether the service accepts requests and its store answers."""
 
 import asyncio
 
@@ -14,8 +14,8 @@ READY_SECONDS = 2.0  # how long a probe waits for the store
 class Readiness:
     """The readiness of a service. All probes share one query of the store.
 
-    An unavailable PostgreSQL server blocks a query for seconds. Probes that each sent a query would
-    block all threads of the service.
+    An unavailable PostgreSQL server blocks a query for seconds. If each probe sent its own query, the
+    probes would block all threads of the service.
     """
 
     def __init__(self, store: Store, writer: Writer) -> None:

@@ -1,4 +1,4 @@
-"""The requests and answers of the clients, and when to retry, without any input or output.
+"""Build requests, parse answers, and decide when to retry, without any input or output.
 
 `Client` and `AsyncClient` send these requests. They differ only in how they send and wait.
 """
@@ -22,7 +22,7 @@ from kibitz.live.events import Decision, Event
 from kibitz.live.store.postgresql import hide_password
 
 RESPONSE_SECONDS = 10.0  # how long to wait for a response before retrying
-SLOW_RESPONSE_SECONDS = 600.0  # the same for requests that rewrite or read the whole store
+SLOW_RESPONSE_SECONDS = 600.0  # timeout of requests that rewrite or read the whole store
 MAX_BATCH = 1_000  # decisions in one request
 ERROR_TYPES: dict[int, type[Exception]] = {401: PermissionError, 403: PermissionError, 409: Conflict}
 # The exception for status 404, by the first word of the message. Any other first word means that the
@@ -73,7 +73,7 @@ def parse_address(url: str) -> tuple[str, str]:
 
 
 def make_token_header(token: str | None) -> dict[str, str]:
-    """Return the header with the token, if there is a token."""
+    """Return the header with the token; an empty dict if there is no token."""
     return {} if token is None else {"Authorization": f"Bearer {text(token, 'token')}"}
 
 
@@ -187,7 +187,7 @@ class Requests:
 
 
 class Attempts:
-    """The attempts to send one request: when to retry, and when to give up."""
+    """The retry policy of one request: how long to wait, and when to give up."""
 
     def __init__(self, patience: float) -> None:
         self._patience = patience

@@ -1,8 +1,8 @@
-"""Reads of the store that take long, such as reports and pages of the log.
+"""Run slow reads of the store, such as reports and pages of the log, in threads of their own.
 
-Each kind of read has one thread, which rests between reads. The threads that authorize requests and
-commit operations therefore never wait for a read, however many clients read. Requests for the same
-read share it if it has not begun.
+Each kind of read has one thread, which pauses between reads. The threads that authorize requests and
+commit operations therefore never wait for a read, however many clients read. Several requests for the
+same result share one read if this read has not begun.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from kibitz.live.store import queries
 
 MAX_WAITING = 200  # different reads that wait for a thread; further reads are rejected
 MAX_LOAD = 0.25  # largest share of a processor's time for the reads of one thread
-MAX_REPORT_LOAD = 0.5  # the same for reports, of which one may take a second
+MAX_REPORT_LOAD = 0.5  # largest share for reports, because one may take a second
 MAX_REPORTS = 32  # reports and verdicts in the cache
 MAX_AGE_SECONDS = 5.0  # a report contains ages, so it is computed again even without a change
 
@@ -39,11 +39,11 @@ class Reads:
         self._next_start = 0.0
 
     async def get(self, key: Hashable, work: Callable[[], Any]) -> Any:
-        """Return the result of `work()`; requests with the same key share a read that waits.
+        """Return the result of `work()`; requests with the same key share a read that has not begun.
 
         A read begins after all requests that share it, so its result includes everything that was
-        committed before any of these requests. A request that waits for its turn to answer gets the
-        latest result of its key, so the requests of a key never hold more than one result in memory.
+        committed before any of these requests. A request may then wait for its turn to answer. It
+        returns the latest result of its key, so only one result of each key is in memory.
         """
         future = self._waiting.get(key)
         if future is None:
@@ -57,7 +57,7 @@ class Reads:
         latest = self._results.setdefault(key, [None, 0])
         latest[1] += 1
         try:
-            latest[0] = await asyncio.shield(future)  # the read goes on if this client leaves
+            latest[0] = await asyncio.shield(future)  # the read continues if this client leaves
             del future  # it refers to the result
             async with self._turn:  # other requests get their turn between two answers
                 await asyncio.sleep(0)

@@ -25,7 +25,7 @@ except ImportError:  # on Windows, connections are limited by MAX_CONNECTIONS on
 MAX_HEADER_SECONDS = 10.0  # time within which the header of a request must arrive
 MAX_WRITE_SECONDS = 10.0  # time within which a client must read what fills the buffers
 LAST_WRITE_SECONDS = 2.0  # time within which a dropped client must read the last event
-SEND_BUFFER_BYTES = 128 * 1024  # of the system, for each connection
+SEND_BUFFER_BYTES = 128 * 1024  # the system's send buffer for each connection
 MAX_CONNECTIONS = 4_000  # open connections, if the system allows the process as many files
 RESERVED_FILES = 100  # files that the service opens besides its connections
 MAX_QUEUED_CONNECTIONS = 2048  # connections that the system holds until the service accepts them
@@ -105,10 +105,10 @@ class Server(uvicorn.Server):
             sys.setswitchinterval(switch_interval)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start to accept connections.
+        """Start to accept connections, and let the system queue more of them.
 
-        asyncio uses one number for the connections that it accepts at once and for the connections
-        that the system queues. The second number must be larger.
+        asyncio uses one number both for the connections that it accepts at once and for the
+        connections that the system queues. This function increases the second number.
         """
         await super().startup(sockets)
         for listener in sockets or ():
@@ -162,7 +162,7 @@ class TimeoutProtocol(AutoHTTPProtocol):  # type: ignore[misc,valid-type]
         super().connection_lost(exc)
 
     def pause_writing(self) -> None:
-        """The buffers are full: start the time limit for the client to read them."""
+        """Start a timer when the buffers are full, because the client must read them in time."""
         super().pause_writing()
         self._write_timer = self.loop.call_later(MAX_WRITE_SECONDS, self._drop_client)
 
@@ -189,7 +189,7 @@ class TimeoutProtocol(AutoHTTPProtocol):  # type: ignore[misc,valid-type]
         oldest.transport.abort()
 
     def on_response_complete(self) -> None:
-        """Note the time from which the connection has no request."""
+        """Record the time from which the connection has no request."""
         self.idle_since = self.loop.time()
         super().on_response_complete()
 

@@ -1,4 +1,4 @@
-"""Streams of chunks, and streams of server-sent events: their number, and what slow readers get."""
+"""Stream chunks and server-sent events; limit the number of streams and drop slow readers."""
 
 import asyncio
 import contextlib
@@ -29,9 +29,9 @@ def open_stream(call: Call, chunks: AsyncGenerator[bytes, None]) -> StreamingRes
 class Stream(StreamingResponse):
     """A stream that frees its memory as soon as the client leaves.
 
-    The task that sends the chunks is then cancelled. If it raised the CancelledError, anyio would
-    leave the error in a reference cycle. The traceback of the error refers to the variables of all
-    functions that were running, such as the last chunk, until the garbage collector runs.
+    When the client leaves, the task that sends the chunks is cancelled. If the task raised the
+    CancelledError, anyio would leave the error in a reference cycle. Until the garbage collector ran,
+    the traceback would keep the variables of all running functions, such as the last chunk.
     """
 
     async def stream_response(self, send: Send) -> None:

@@ -4,9 +4,9 @@ One operation is one transaction. `write(work)` runs `work(database)`, commits, 
 result; an error rolls the transaction back. `read(work)` has its own connection, so readers and
 writers never wait for each other. Both stores have the same schema.
 
-- **SQLite**: write-ahead log, `synchronous=FULL`, `begin immediate`. A writer first waits for a lock
-  on a file beside the database (`shop.db-lock`), because a process can starve if it relies on
-  SQLite's own busy waiting.
+- **SQLite**: the database uses a write-ahead log and `synchronous=FULL`. A transaction that writes
+  starts with `begin immediate`. Before that, the writer waits for a lock on a file beside the
+  database (`shop.db-lock`), because a process can starve if it relies on SQLite's own busy waiting.
 - **PostgreSQL**: each operation locks the row of its agent. After a lost connection the store
   reconnects and retries the operation. Each transaction writes its number to the table `writers`.
   If the answer to a commit was lost, this number shows whether the commit succeeded, so no operation
@@ -29,7 +29,7 @@ from kibitz.live.store.sqlite import SQLite
 def connect(url: str | os.PathLike[str], *, create: bool = True) -> Store:
     """Open the store at a path, a `sqlite:///...` or a `postgresql://...` address.
 
-    If the store does not exist, create it if `create` is True, and raise ValueError if not.
+    If the store does not exist, create it if `create` is True; otherwise raise ValueError.
     """
     text = os.fspath(url) if isinstance(url, str | os.PathLike) else url
     if not isinstance(text, str) or not text or "\0" in text:

@@ -66,7 +66,7 @@ def compare(database: Database, row: AgentRow, replayed: Projection, state: str 
 
 
 def check_sums(replayed: Projection) -> list[str]:
-    """Compare the sums of each arm with the sums of its rewards, which `math.fsum` rounds once."""
+    """Return the differences between the sums of each arm and the exact sums of its rewards."""
     terms: list[dict[str, list[float]]] = [defaultdict(list) for _ in replayed.arms]
     for arm_terms, removed in zip(terms, replayed.removed, strict=False):
         arm_terms.update({name: list(floats) for name, floats in removed.items()})
@@ -82,8 +82,8 @@ def check_sums(replayed: Projection) -> list[str]:
 
 
 def check_file(store: Store, path: Path) -> list[str]:
-    """Return what is wrong with the SQLite file of a store: damage, and lost events."""
-    n_acknowledged = read_acknowledged(path)  # first, because a commit precedes its answer
+    """Return the problems of a store's SQLite file: damage, and missing acknowledged events."""
+    n_acknowledged = read_acknowledged(path)  # first, because more events may be committed
     lines = store.read(lambda database: database.execute("pragma integrity_check(5)"))
     n_lost = n_acknowledged - store.read(count_events)
     problems = [f"damaged: {' '.join(str(line).split())}" for (line,) in lines if line != "ok"]

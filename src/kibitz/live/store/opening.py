@@ -1,4 +1,4 @@
-"""A store that is opened, and if necessary migrated, in the background."""
+"""Open a store, and migrate it if necessary, in the background."""
 
 import logging
 import threading
@@ -16,7 +16,7 @@ OPENING_SECONDS = 1.0  # the constructor waits this long for the store to open o
 
 
 class OpeningStore:
-    """A store whose migration may take longer than a service can wait before it answers probes.
+    """A store that is opened in the background, so a service can answer probes during a migration.
 
     Until the store is open, `read` and `write` raise StoreUnavailable. An error within the first
     `OPENING_SECONDS` is raised by the constructor. A later error is logged. If the store is only
@@ -48,7 +48,7 @@ class OpeningStore:
 
     @property
     def found_version(self) -> int:
-        """The schema that the store had before it was migrated."""
+        """The version of the schema that the store had before it was migrated."""
         return self._get().found_version
 
     @property

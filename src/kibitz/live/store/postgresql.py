@@ -86,8 +86,8 @@ def hide_password(url: str) -> str:
 
     A password may contain unescaped special characters, so everything between the first separator
     and the last @ is left out. If an @ follows a question mark, it may belong to the query or to the
-    password, so everything after the first separator is left out. A path is returned unchanged,
-    and nothing is left of a connection string such as "host=localhost password=...".
+    password, so everything after the first separator is left out. A path is returned unchanged.
+    A connection string such as "host=localhost password=..." is replaced by "...".
     """
     scheme, separator, rest = url.partition("://")
     if is_connection_string(scheme):
@@ -246,9 +246,9 @@ class PostgreSQL:
     def purge(self) -> None:
         """Rewrite the tables that contain keys, so that no deleted data is left in them.
 
-        The tables are locked meanwhile. The statistics of the server's planner contain a sample of
-        the keys, so they are computed again. The server's write-ahead log and its backups are not
-        changed.
+        The tables are locked during this time. The statistics of the server's planner contain a
+        sample of the keys, so they are computed again. The server's write-ahead log and its backups
+        are not changed.
         """
         database = PostgreSQLDatabase(self._psycopg, self.url)
         try:

@@ -26,14 +26,14 @@ from kibitz.live.monitor import Alarm, Monitor
 from kibitz.live.store.schema import Database, Row
 
 PAGE_SIZE = 5_000  # events or decisions read at once
-AGENT_TABLES = (
+AGENT_TABLES = (  # tables with rows of an agent
     "events",
     "decisions",
     "arms",
     "alarms",
     "checkpoints",
     "agents",
-)  # with rows of an agent
+)
 MAX_VALUES = 512  # values in one `in (...)`
 ARM_COLUMNS = ", ".join(Arm.__slots__)
 ALARM_COLUMNS = ", ".join(Alarm._fields)
@@ -72,7 +72,8 @@ def read_agent(
 ) -> AgentRow:
     """Return the row of an agent; with `lock`, lock the row until the transaction ends.
 
-    With `config`, raise UnknownAgent if another agent was created with this name since then.
+    With `config`, raise UnknownAgent if the agent with this configuration was deleted and another
+    agent with its name was created.
     """
     statement = (
         "select agent, n_events, n_decisions, n_asks, latest, state, n_settled, rewards "
@@ -101,7 +102,10 @@ def read_names(database: Database) -> list[str]:
 
 
 def read_names_after(database: Database, after: str, limit: int, only: str | None) -> list[str]:
-    """Return up to `limit` names of agents after a name; with `only`, no name other than `only`."""
+    """Return up to `limit` names of agents that come after the name `after` in alphabetical order.
+
+    With `only`, return at most the name `only`.
+    """
     condition, values = ("", ()) if only is None else (" and name = ?", (only,))
     rows = database.execute(
         f"select name from agents where name > ?{condition} order by name limit ?",
@@ -157,7 +161,7 @@ def insert_agent(database: Database, name: str, config: str, arms: Sequence[str]
 
 
 def lock_numbers(database: Database) -> None:
-    """Wait for other transactions that number a new agent or token, until they end."""
+    """Lock the numbering of new agents and tokens until this transaction ends."""
     database.execute(f"select version from kibitz{database.locking}")
 
 
@@ -241,9 +245,9 @@ def read_events(database: Database, number: int, after: int, limit: int = 0) -> 
 
 
 def read_page(database: Database, name: str, config: str, after: int, limit: int = 0) -> list[Event]:
-    """Return the events that `read_events` returns, for the agent with this name.
+    """Return up to `limit` events of the agent with this name (default: one page) after `after`.
 
-    Raise UnknownAgent if another agent was created with this name since then.
+    Raise UnknownAgent if the agent with the configuration `config` was deleted.
     """
     return read_events(database, read_agent(database, name, config=config).number, after, limit)
 
@@ -281,7 +285,7 @@ def replay_log(
 def find_last_before(database: Database, number: int, before: float) -> int:
     """Return the number of the last event about a decision before time `before`; 0 if there is none.
 
-    No earlier event has this time or a later time.
+    Events after the first event at time `before` or later are ignored.
     """
     first = "select min(seq) from events where agent = ? and at >= ?"
     statement = f"select max(seq) from events where agent = ? and seq < coalesce(({first}), ?)"
@@ -291,7 +295,7 @@ def find_last_before(database: Database, number: int, before: float) -> int:
 
 
 def read_used_ids(database: Database, number: int, after: int) -> set[int]:
-    """Return the ids of the decisions that occur in events after `after`, and of the last look."""
+    """Return the ids of the decisions in the events after `after`, and the id of the last look."""
     rows = database.execute(
         "select distinct id from events where agent = ? and seq > ? and id is not null", number, after
     )
@@ -300,9 +304,10 @@ def read_used_ids(database: Database, number: int, after: int) -> set[int]:
 
 
 def replace_events(database: Database, number: int, last: Projection, content: str) -> None:
-    """Replace the events of a projection by a checkpoint with the given content.
+    """Replace the events up to the last event of a projection by a checkpoint.
 
-    The changes of arms stay in the log. Delete the decisions that the projection no longer contains.
+    `content` is the projection as JSON. Changes of arms stay in the log. The decisions that the
+    projection no longer contains are deleted.
     """
     seq = last.n_events
     is_replaced = f"(kind = 'checkpoint' or {IS_ABOUT_DECISION})"
@@ -317,7 +322,7 @@ def replace_events(database: Database, number: int, last: Projection, content: s
         "insert into checkpoints (agent, seq, content) values (?, ?, ?)", [(number, seq, content)]
     )
     start = 0
-    for id in [*last.decisions, last.n_decisions + 1]:  # the ids between two kept decisions
+    for id in [*last.decisions, last.n_decisions + 1]:  # delete the decisions between kept decisions
         if id > start + 1:
             database.execute(
                 "delete from decisions where agent = ? and id > ? and id < ?", number, start, id
@@ -327,7 +332,7 @@ def replace_events(database: Database, number: int, last: Projection, content: s
 
 
 def erase_keys(database: Database, number: int, ids: Sequence[int]) -> None:
-    """Remove the keys of decisions from all tables, and note that the store must be purged."""
+    """Remove the keys of decisions from all tables, and record that the store must be purged."""
     for start in range(0, len(ids), MAX_VALUES):  # each statement scans the log
         chunk = ids[start : start + MAX_VALUES]
         where = f"where agent = ? and id in ({', '.join('?' * len(chunk))})"
@@ -343,7 +348,7 @@ def erase_keys(database: Database, number: int, ids: Sequence[int]) -> None:
 
 
 def request_purge(database: Database) -> None:
-    """Note that deleted data may still be in the files of the store."""
+    """Record that deleted data may still be in the files of the store."""
     database.execute("update kibitz set needs_purge = 1")
 
 
@@ -353,7 +358,7 @@ def needs_purge(database: Database) -> bool:
 
 
 def finish_purge(database: Database) -> None:
-    """Note that no deleted data is left in the files of the store."""
+    """Record that no deleted data is left in the files of the store."""
     database.execute("update kibitz set needs_purge = 0")
 
 
@@ -413,8 +418,8 @@ def _scan_decisions(
 ) -> Iterator[tuple[int, DecisionRecord]]:
     """Yield decisions with ids greater than `id`, in pages that begin small and grow.
 
-    Decisions are in the order of their times. A caller that stops at a time reads few decisions more
-    than it needs, however many there are.
+    Decisions are in the order of their times. A caller that stops at a certain time therefore reads
+    only few unnecessary decisions, however many there are in total.
     """
     size = 4
     while page := _select_decisions(
@@ -509,8 +514,8 @@ def read_oldest_pending(database: Database, number: int) -> dict[int, float]:
 def read_last_look(database: Database, number: int) -> int:
     """Return the stage of the last look or unrequested observation; 0 if there is none.
 
-    Call this function only if the agent has a look: without a look, the query scans all decisions of
-    the agent.
+    Call this function only if the agent has a look. Otherwise, the query scans all decisions of the
+    agent.
     """
     where = f"agent = ? and {IS_LOOK} order by id desc limit 1"
     rows = database.execute(f"select stage from decisions where {where}", number)

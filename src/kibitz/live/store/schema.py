@@ -164,7 +164,7 @@ class Store(Protocol):
     def locks(self) -> tuple[threading.RLock, threading.RLock]: ...  # of the writer, of the reader
 
     @property
-    def found_version(self) -> int: ...  # the schema that the store had before it was migrated
+    def found_version(self) -> int: ...  # version of the schema before the store was migrated
 
     @property
     def n_retries(self) -> int: ...  # transactions that were run again after a lost connection
@@ -193,9 +193,10 @@ def renew_after_fork(store: Store) -> None:
 
 
 def _wait_for_transactions() -> None:
-    """Before a fork, wait until no thread is in a transaction, because it may hold locks of SQLite.
+    """Before a fork, wait until no thread is in a transaction.
 
-    After `FORK_SECONDS`, fork anyway.
+    A transaction may hold locks of SQLite, which the forked process could never release. After
+    `FORK_SECONDS`, fork anyway.
     """
     _forking.acquire()
     deadline = time.monotonic() + FORK_SECONDS
@@ -226,7 +227,7 @@ if hasattr(os, "register_at_fork"):  # Windows has no fork
 
 
 def prepare(database: Database, tables: Sequence[str], name: str, create: bool) -> int:
-    """Create the tables, or migrate the tables to schema `VERSION`; return the version found.
+    """Create the tables, or migrate them to schema `VERSION`; return their previous version.
 
     Raise ValueError if the database contains tables of another program, if it is empty and `create`
     is False, or if its schema is newer than `VERSION` or unknown. Raise StoreDamaged if the version
@@ -308,9 +309,9 @@ def _rename_parameters(spec: dict[str, Any]) -> dict[str, Any]:
 def add_settled_counts(database: Database) -> None:
     """Migrate schema 3 to schema 4.
 
-    Schema 3 has no settled counts, no kind of rewards, and rounded sums. The rewards of an old agent
-    are the rewards for which its policy was made. The settled counts and the exact sums follow from
-    the log. The next operation rebuilds the stored state of a policy.
+    Schema 3 has no settled counts, no kind of rewards, and rounded sums. The kind of rewards of
+    an old agent is the kind for which its policy was made. The settled counts and the exact sums
+    follow from the log. The next operation rebuilds the stored state of a policy.
     """
     execute(
         database,
@@ -429,7 +430,7 @@ def add_alarms(database: Database) -> None:
         database.execute("update agents set config = ? where agent = ?", json.dumps(config), agent)
 
 
-# each migrates to the next version
+# each function migrates a store from this version to the next version
 MIGRATIONS = {
     1: add_tokens,
     2: rename_columns,

@@ -21,7 +21,7 @@ except ImportError:  # on Windows, writers rely on SQLite's own busy waiting
 
 T = TypeVar("T")
 
-COUNT_DIGITS = 20  # of the number of acknowledged events in the lock file
+COUNT_DIGITS = 20  # digits of the number of acknowledged events in the lock file
 BUSY_SECONDS = 5.0  # how long to wait for a file that another process has locked
 
 
@@ -35,7 +35,7 @@ class SQLiteDatabase:
         mode = "ro" if readonly else "rw"
         address = f"{path.absolute().as_uri()}?mode={mode}"
         self.inode = read_inode(path)
-        self.log_inode: tuple[int, int] | None = None  # of the write-ahead log, after a commit
+        self.log_inode: tuple[int, int] | None = None  # set after the first commit
         self.connection = sqlite3.connect(
             address, uri=True, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
         )
@@ -62,7 +62,7 @@ def read_inode(path: Path) -> tuple[int, int] | None:
 
 
 def read_acknowledged(path: Path) -> int:
-    """Return the number of events in all transactions of a store that were acknowledged.
+    """Return the number of events of a store whose commits were acknowledged.
 
     After each commit, the store writes this number to the lock file. The database has fewer events
     if its write-ahead log was deleted, or if an older copy was restored.

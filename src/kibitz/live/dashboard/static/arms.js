@@ -21,7 +21,7 @@ const ARM_TIPS = {
   lost: "Pulls and looks of this arm that are no longer waited for: patience ran out, or they were forgotten. A late report still counts.",
 };
 
-/** Create the row of an arm; `show(arm, all)` updates it. */
+/** Create the row of an arm; `show(arm, all)` updates it, where `all` has the data that all rows share. */
 function createArmRow(name, palette, change) {
   const swatch = html("span", { class: "swatch" });
   const tag = html("span", { class: "tag", hidden: true });
@@ -57,7 +57,7 @@ function createArmRow(name, palette, change) {
       `The true mean is between ${low} and ${high}. ${all.validity}`);
   }
 
-  /** Show the settled rewards, which for rewards of 0 or 1 are clicks and views, and the unsettled decisions. */
+  /** Show the number of settled rewards (clicks / views for rewards of 0 or 1) and of unsettled decisions. */
   function showCounts(arm, all) {
     const clicks = formatCount(Math.round((arm.mean ?? 0) * arm.n_settled));
     const isClicks = all.rewards === "bernoulli";
@@ -165,7 +165,7 @@ function createArmsTable(palette, change, add) {
     const units = UNITS[report.rewards];
     const scale = computeScale(visible, units);
     const mostAsked = Math.max(...report.arms.map((arm) => arm.n_asked));
-    const full = 10 * mostAsked > report.n_asks ? report.n_asks : mostAsked; // a full bar stands for this n_asked
+    const full = 10 * mostAsked > report.n_asks ? report.n_asks : mostAsked; // number of asks that a full bar represents
     const condition = report.alarms.length ? ", if the means changed when the monitor says" : "";
     const validity = `All intervals are simultaneously valid, at all times, with probability ${formatLevel(report.delta)}${condition}.`;
     const all = {

@@ -25,7 +25,7 @@ function computeScale(arms, units) {
   return { low, high, values: computeTicks(low, high, units.isRate ? 5 : 4).values };
 }
 
-/** Return the limits for rates: from 0 to the largest upper end, unless it is far beyond most upper ends. */
+/** Return the limits for rates: from 0 to the largest upper end, but at most to a multiple of the median upper end. */
 function computeRateLimits(seenArms) {
   const ends = seenArms.map((arm) => arm.high).sort((a, b) => a - b);
   const median = ends[Math.floor((ends.length - 1) / 2)];
@@ -107,7 +107,7 @@ function createPalette() {
   };
 }
 
-/** Return the centre of the place in a layer where a label fits best, and the layer's height there. */
+/** Return the point in a layer at which a label fits best, and the height that the layer has around it. */
 function findLabelPlace(layer, width) {
   let best = { height: 0 };
   for (let first = 0; first < layer.length; first += 1) {
@@ -124,7 +124,7 @@ function findLabelPlace(layer, width) {
   return best;
 }
 
-/** Create the chart of shares of pulls, with one layer for each arm. The pointer and the arrow keys select stages. */
+/** Create the chart of shares of pulls, with one layer for each arm. The pointer and the arrow keys select asks. */
 function createSharesChart(palette) {
   const node = svg("svg", { class: "chart", role: "img", tabindex: 0 });
   const caption = html("p", { class: "small soft" });

@@ -1,4 +1,4 @@
-// Elements, formats and explanations. All text from the server is inserted as text, never as markup.
+// Create elements, format values and show explanations. Text from the server is never inserted as markup.
 
 const SVG = "http://www.w3.org/2000/svg";
 

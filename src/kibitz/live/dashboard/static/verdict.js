@@ -1,4 +1,4 @@
-// Units of rewards, and the verdict: what is lost by stopping now, and how much longer a winner takes.
+// Units of rewards, and the card with the verdict: the loss if you stop now, and the observations until a winner.
 
 const UNITS = {
   bernoulli: {
@@ -22,9 +22,9 @@ const VERDICT_TIPS = {
   "Until a winner": "Rough estimate of how many more observations a winner takes if the means and the shares of the arms stay as they are.",
 };
 
-/** Format the mean of an arm and the ends of its interval, with as many digits as the width deserves.
+/** Format the mean of an arm and the ends of its interval; the width determines the number of digits.
  *
- * The last digit is at most a twentieth of half the width.
+ * One unit of the last digit is at most a twentieth of half the width.
  */
 function formatInterval(arm, units) {
   const step = (units.factor * Math.max(arm.high - arm.low, 1e-12)) / 40;
@@ -40,7 +40,7 @@ const isPossible = (arm, report) => arm.best > report.delta;
 const isWinner = (arm, report) =>
   report.remaining === 0 && isInUse(arm) && isPossible(arm, report) && report.arms.filter(isInUse).length > 1;
 
-/** Create the card that the view of an agent begins with. */
+/** Create the card with the verdict, which is at the top of the view of an agent. */
 function createVerdictCard() {
   const sentence = html("p", { class: "sentence", "data-tip": VERDICT_TIPS.verdict });
   const [bound, likely, remaining] = Object.keys(VERDICT_TIPS).slice(1).map((label) => createTile(label, VERDICT_TIPS[label]));

@@ -1,8 +1,8 @@
 """Benchmark executors: overhead per job, speed-up of two workers, memory (`make bench`).
 
-The script prints its results and does not save them, because the numbers depend on the machine and
-its load, which it prints first. docs/cluster.md quotes the results. `--quick` takes a tenth of the
-time.
+The script prints the load of the machine, then the results. It does not save the results, because
+they depend on the machine and its load. docs/cluster.md quotes them. `--quick` runs a tenth of the
+work.
 """
 
 import argparse

@@ -6,8 +6,8 @@
 The script has four parts. `paper` measures kibitzer on problems like the paper's. `search` compares
 variants of kibitzer on random problems at T = 10⁴. `tail` measures the worst of many runs of 10⁶
 stages, for kibitzer and for variants with other rules for looks. `verdict` compares kibitzer with the
-paper's policies and others, as geometric means of ratios of mean regret, on random problems that were
-not used for any choice.
+paper's policies and others on random problems that were not used to choose any rule. It prints
+geometric means of ratios of mean regret.
 
 A setting is a random problem with 2 to 30 arms, a horizon from 10⁴ to 10⁶ and one of three kinds of
 looks: active looks at rates from 1 to 0, passive looks with equal weights, and passive looks with
@@ -77,12 +77,12 @@ def make_variant(
 ) -> Any:
     """Return kibitzer with another rule for looks; without `hold`, the policy cannot leap.
 
-    One in `every` looks goes to the arms in turn: also to arms with enough observations if `always`
-    is true, or to the least observed arm if `least_observed` is true. The other looks go to the arm
-    with the smallest w O d + log O. Here O is the number of observations of the arm, d is the
-    divergence of its mean from the leader's mean, and w is `weight` divided by 1 + log(1 + t / rF)
-    and by 1 + log(t / F) / c, where t is the stage, F is one more than the number of looks,
-    r = `rare` and c = `clock`.
+    One in `every` looks is for the arms in turn. It goes to the next arm if this arm has too few
+    observations or if `always` is true. If `least_observed` is true, it goes to the least observed
+    arm instead. All other looks go to the arm with the smallest w O d + log O. Here O is the number
+    of observations of the arm, d is the divergence of its mean from the leader's mean, and w is
+    `weight` divided by 1 + log(1 + t / rF) and by 1 + log(t / F) / c, where t is the stage, F is one
+    more than the number of looks, r = `rare` and c = `clock`.
     """
 
     def look(params: Any, state: Any, stage: int, rng: Any) -> int:
@@ -386,7 +386,7 @@ def verdict(settings: list[Setting], runs: int) -> None:
 
 
 def print_verdict(label: str, rows: list[dict[str, float]]) -> None:
-    """Print the geometric means of ratios of mean regret; each row has the policies of a setting."""
+    """Print the geometric means of ratios of mean regret; a row has the mean regrets of a setting."""
 
     def geometric_mean(ratios: list[float]) -> float:
         return math.exp(np.mean(np.log(ratios)))

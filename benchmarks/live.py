@@ -124,7 +124,7 @@ def measure_medians(agent, n=200):
 
 
 def report_large_agent(url, n):
-    """Print times and memory of kibitzer while it makes n decisions, and of reads at the end."""
+    """Print time and memory of an agent during n decisions, and of reads after the decisions."""
     rng, means = np.random.default_rng(1), dict(zip(ARMS, np.linspace(0.10, 0.12, 5), strict=True))
     agent = kibitz.agent(url, "bench", arms=ARMS, rewards="bernoulli", seed=1)
     start, n_done, next_print = time.perf_counter(), 0, n // 1000
@@ -248,7 +248,7 @@ def run_postgresql():
 def stop_postgresql(server):
     """Stop PostgreSQL at once and delete its data.
 
-    `cleanup` fails if the server ends while `cleanup` stops it, so wait for the end first.
+    `cleanup` fails if the server ends during `cleanup`, so wait until the server has ended.
     """
     process = server.get_postmaster_info().process
     with contextlib.suppress(ProcessLookupError):
@@ -259,9 +259,9 @@ def stop_postgresql(server):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("folder", nargs="?", help="on the disk to measure (default: temporary)")
-    parser.add_argument("--quick", action="store_true", help="a tenth of everything")
-    parser.add_argument("--only-million", action="store_true", help="only the million decisions")
+    parser.add_argument("folder", nargs="?", help="folder on the measured disk (default: temporary)")
+    parser.add_argument("--quick", action="store_true", help="run a tenth of the work")
+    parser.add_argument("--only-million", action="store_true", help="make only the million decisions")
     arguments = parser.parse_args()
     seconds, n = (0.3, 100_000) if arguments.quick else (2.0, 1_000_000)
     with tempfile.TemporaryDirectory(dir=arguments.folder) as name:

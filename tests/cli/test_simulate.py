@@ -196,38 +196,38 @@ def test_truncated_file_is_rejected(kibitz, tmp_path):
     assert "result.nc" in errors
 
 
-def link_loop(folder):
+def make_link_loop(folder):
     (folder / "a").symlink_to("b.png")
     (folder / "b.png").symlink_to("a")
     return folder / "b.png"
 
 
-def pipe(folder):
+def make_pipe(folder):
     os.mkfifo(folder / "pipe.png")
     return folder / "pipe.png"
 
 
-def subfolder(folder):
+def make_subfolder(folder):
     (folder / "folder.png").mkdir()
     return folder / "folder.png"
 
 
-def child_of_a_file(folder):
+def name_child_of_a_file(folder):
     (folder / "file").touch()
     return folder / "file" / "child.png"
 
 
 INVALID_TARGETS = [
-    link_loop,
-    pipe,
-    subfolder,
-    child_of_a_file,
+    make_link_loop,
+    make_pipe,
+    make_subfolder,
+    name_child_of_a_file,
     lambda folder: folder / f"{'x' * 300}.png",
     lambda folder: "/proc/x.png",
 ]
 
 
-@pytest.mark.skipif(os.name != "posix", reason="pipes and links of POSIX")
+@pytest.mark.skipif(os.name != "posix", reason="needs pipes and links of POSIX")
 @pytest.mark.parametrize("target", INVALID_TARGETS)
 @pytest.mark.parametrize("option", ["--out", "--plot"])
 def test_unwritable_target_is_rejected_before_the_work(
@@ -243,7 +243,7 @@ def test_unwritable_target_is_rejected_before_the_work(
     )
 
 
-@pytest.mark.skipif(os.name != "posix", reason="devices of POSIX")
+@pytest.mark.skipif(os.name != "posix", reason="needs devices of POSIX")
 @pytest.mark.parametrize("device", ["/dev/full", "/dev/null"])
 def test_devices_are_rejected(error_message, device):
     sentence = f"--out must be an ordinary file, not a pipe or device, got {device!r}"
@@ -251,7 +251,7 @@ def test_devices_are_rejected(error_message, device):
     assert not os.path.isfile(device)
 
 
-@pytest.mark.skipif(os.name != "posix", reason="links of POSIX")
+@pytest.mark.skipif(os.name != "posix", reason="needs links of POSIX")
 def test_a_figure_follows_a_link(kibitz, tmp_path):
     """Check that the suffix of the link, not the suffix of its target, determines the format."""
     file, link = tmp_path / "file", tmp_path / "link.png"

@@ -117,7 +117,7 @@ class HttpAgent:
 
 
 class AsyncAgent:
-    """The methods of an `AsyncClient`, each run to its end in the event loop of another thread."""
+    """An agent that runs the methods of an `AsyncClient` in the event loop of another thread."""
 
     def __init__(self, address, name):
         self.loop = asyncio.new_event_loop()

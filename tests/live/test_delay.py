@@ -134,7 +134,7 @@ def arm(n_asked=0, n_pulls=0, reward_sum=0.0, n_pending=0, n_looks=0, look_sum=0
     )  # fmt: skip
 
 
-def indices(arms, stage, pending_counts):
+def compute_indices(arms, stage, pending_counts):
     """Return the indices of UCB from reported means and from counts that include pending pulls."""
     values = []
     for pending_arm, p in zip(arms, pending_counts, strict=True):
@@ -155,14 +155,18 @@ def test_pending_pulls_at_most_double_the_count_in_the_index():
             )
         ]
         stage = 1 + sum(each_arm.n_asked for each_arm in arms)
-        expected = int(np.argmax(indices(arms, stage, [each_arm.n_pending for each_arm in arms])))
+        expected = int(
+            np.argmax(compute_indices(arms, stage, [each_arm.n_pending for each_arm in arms]))
+        )
         assert pending.pull(policy, policy.params, arms, stage, 1.0, None) == expected
         arms_without_looks = [
             arm(each_arm.n_asked, each_arm.n_pulls, each_arm.pull_sum, each_arm.n_pending)
             for each_arm in arms
         ]
         expected = int(
-            np.argmax(indices(arms_without_looks, stage, [each_arm.n_pending for each_arm in arms]))
+            np.argmax(
+                compute_indices(arms_without_looks, stage, [each_arm.n_pending for each_arm in arms])
+            )
         )
         assert (
             pending.pull(ignoring_policy, ignoring_policy.params, arms, stage, 1.0, None) == expected
@@ -181,7 +185,7 @@ def test_pending_looks_count_for_looks_up_to_the_same_limit():
         ]
         stage = sum(each_arm.n_asked for each_arm in arms)
         pending_counts = [each_arm.n_pending + each_arm.looks_pending for each_arm in arms]
-        runner_up = int(np.argsort(indices(arms, stage, pending_counts))[-2])
+        runner_up = int(np.argsort(compute_indices(arms, stage, pending_counts))[-2])
         assert pending.look(policy, policy.params, arms, stage, 1.0, None, None) == runner_up
 
 
@@ -221,7 +225,7 @@ def test_pending_looks_count_for_looks_but_not_for_pulls():
     ids=lambda policy: policy.name,
 )
 def test_look_goes_to_the_only_arm_without_a_pending_look(policy):
-    """Earlier versions of kibitzer chose the second arm although only one arm was left."""
+    """Arms 0 and 2 have a pending look, so arm 1 is the only candidate."""
     arms = [arm(1, looks_pending=1), arm(1), arm(1, looks_pending=1)]
     rng = np.random.default_rng(1)
     assert pending.look(policy, policy.params, arms, 3, 1.0, rng, None) == 1
@@ -277,7 +281,7 @@ def test_policies_with_phases_are_marked():
 
 
 def test_draws_depend_on_the_seed_and_the_id(memory):
-    """The same seed gives the same decisions, also after restarts; another seed does not."""
+    """The same seed gives the same decisions, even after restarts; another seed does not."""
     histories = []
     for name, seed, restarts in (("a", 1, False), ("b", 1, True), ("c", 2, False)):
         agent = kibitz.agent(

@@ -281,7 +281,7 @@ class History(RuleBasedStateMachine):
         self.agent.now = lambda: self.now
 
     @invariant()
-    def the_agent_is_the_model(self):
+    def the_agent_agrees_with_the_model(self):
         if not hasattr(self, "model"):
             return
         arms = self.agent.arms()

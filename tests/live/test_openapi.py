@@ -126,7 +126,7 @@ def find_tool(name):
 
 
 def run(*command, cwd):
-    """Run a program; on failure, show its output."""
+    """Run a program and return its output; if the program fails, show its output."""
     environment = {**os.environ, "PATH": SEARCH_PATH, "NO_COLOR": "1"}
     process = subprocess.run(
         [str(argument) for argument in command], cwd=cwd, env=environment, capture_output=True,

@@ -92,7 +92,7 @@ def test_the_evidence_is_below_the_generalised_likelihood_ratio():
     ("p", "error_at_tenth", "error_at_third"), [(0.3, 0.0007, 0.016), (0.5, 0.0012, 0.020)]
 )
 def test_exact_error_of_two_equal_arms_in_turn(p, error_at_tenth, error_at_third):
-    """The probability that one of two equal arms is ever ruled out is exact, by enumeration.
+    """An enumeration gives the exact probability that one of two equal arms is ever ruled out.
 
     The arms get 48 observations each and are compared after each round. The expected numbers were
     computed with other code. The negative control replaces the evidence by the largest likelihood
@@ -130,10 +130,10 @@ def test_exact_error_of_two_equal_arms_in_turn(p, error_at_tenth, error_at_third
 
 
 def play(chooser, means, n_runs, n_stages, rng, is_gaussian=False):
-    """Return the counts and the sums of all arms after each stage: [stage, run, arm].
+    """Return the counts and the reward sums as arrays with the axes stage, run and arm.
 
-    `chooser` says who chooses the arms: "turn" (round robin), "top two" (one of the two arms with the
-    largest posterior draws) or "kibitzer", with a look at every third stage.
+    `chooser` is the rule that chooses the arms: "turn" (round robin), "top two" (one of the two arms
+    with the largest posterior draws) or "kibitzer", with a look at every third stage.
     """
     n_arms = len(means)
     n, sums = np.zeros((n_runs, n_arms)), np.zeros((n_runs, n_arms))
@@ -177,10 +177,11 @@ def play(chooser, means, n_runs, n_stages, rng, is_gaussian=False):
 def test_a_best_arm_is_ruled_out_with_probability_at_most_delta(chooser, is_gaussian):
     """The verdict is checked after every stage, with two equal best arms and one worse arm.
 
-    The checked event contains a wrong winner and a loss above its bound: the weighted evidence
-    against the true gaps of the best arm reaches 1 / (0.9 delta). With delta = 0.3, at most 45 of 150
-    runs are expected to fail. The limit 73 is five standard deviations higher; the probability of a
-    false alarm is below 10^-5. The negative control is a z-test at level 0.3, repeated at each stage.
+    A run counts as failed if the weighted evidence against the true gaps of the best arm ever reaches
+    1 / (0.9 delta). Each run with a wrong winner or a loss above its bound is such a run. At
+    delta = 0.3, at most 45 of 150 runs are expected to fail. The limit 73 is five standard deviations
+    higher; the probability of a false alarm is below 10^-5. The negative control is a z-test at level
+    0.3, repeated at each stage.
     """
     delta, n_runs, n_stages = 0.3, 150, 240
     means = [0.3, 0.3, 0.0] if is_gaussian else [0.3, 0.3, 0.15]
@@ -338,12 +339,13 @@ def test_shares_and_weights_sum_to_at_most_one_when_arms_are_added():
 
 @pytest.mark.slow
 def test_best_arms_are_rarely_ruled_out_when_arms_are_added():
-    """With arms added, a best arm is ever ruled out in at most 30 % of the runs (delta = 0.3).
+    """If arms are added, at most 30 % of the runs ever rule out a best arm (delta = 0.3).
 
-    All arms have the same mean, so each of them is a best arm. Arms are added whenever the oldest arm
-    falls behind, which is the worst moment for it, and are looked at after every round. An arm counts
-    as wrongly ruled out if it is the first founding arm or was added later. More than 42 of 90 runs
-    have probability below 10⁻³ under the promise. A z-test at the same level, the control, fails.
+    All arms have the same mean, so each arm is a best arm. An arm is added when the oldest arm has a
+    low mean, which is the worst moment for the oldest arm. The test compares the arms after every
+    round. An arm counts as wrongly ruled out if it is the first founding arm or was added later. If
+    the limit of 30 % holds, more than 42 of 90 runs fail with probability below 10⁻³. The negative
+    control is a z-test at the same level, which fails more often.
     """
     n_runs, n_wrong, n_wrong_control = 90, 0, 0
     for run in range(n_runs):
@@ -374,7 +376,7 @@ def test_an_arm_added_later_needs_more_evidence():
 
 
 def test_the_likely_loss_resists_the_winners_curse():
-    """Of ten equal arms, the largest mean is lucky; the posterior shrinks the differences."""
+    """The largest observed mean of ten equal arms is too high; the posterior shrinks differences."""
     rng = np.random.default_rng(5)
     n = np.full(10, 1000.0)
     for is_gaussian in (False, True):

@@ -368,10 +368,10 @@ def count_differences(url, file):
 
 
 def start_visitors(name, url, folder, n_services=1, n_clients=16):
-    """Start services and clients that use them; return the services, and a function that ends both.
+    """Start services and clients that use them; return the services and a function `finish`.
 
-    The function prints how many rewards were acknowledged and lost, and returns whether none was
-    lost.
+    `finish` ends the clients and the services. It prints how many rewards were acknowledged and lost,
+    and returns whether the store is sound and all services exited with code 0.
     """
     kibitz.agent(url, "shop", arms=["a", "b"], rewards="bernoulli", seed=1).close()
     services = [Service(url, folder / f"{name}.log") for _ in range(n_services)]
@@ -405,7 +405,7 @@ def kill_service(url, folder, seconds, n_kills=20):
 
 
 def fill_disk(url, folder, seconds):
-    """Simulate a full disk by a limit of 64 KiB on the files of the service; then lift the limit."""
+    """Simulate a full disk: limit the files of the service to 64 KiB, then lift the limit."""
     [service], finish = start_visitors("full-disk", url, folder)
     statuses = Counter()
     infinity = resource.RLIM_INFINITY
@@ -438,7 +438,7 @@ def share_file(url, folder, seconds):
 
 
 def restart_database(server, folder, seconds):
-    """Stop PostgreSQL while clients use the service, by fast and immediate shutdowns; restart it."""
+    """Restart PostgreSQL four times while clients use the service, with two kinds of shutdown."""
     [service], finish = start_visitors("postgresql-restarts", server.get_uri(), folder)
     with probe(service.port) as probes:
         for sig in (signal.SIGINT, signal.SIGQUIT, signal.SIGINT, signal.SIGQUIT):
@@ -455,7 +455,7 @@ def restart_database(server, folder, seconds):
 
 
 def soak(url, folder, seconds):
-    """Run visitors and all hostile clients together; print latency and memory in each tenth.
+    """Run visitors and hostile clients together; print latency and memory in each tenth of the time.
 
     The memory must not grow beyond `MAX_GROWTH` times its largest value in the first half. A slow
     machine may fail this check: answers wait longer in memory, and the allocator keeps freed memory.

@@ -1,4 +1,4 @@
-"""Compare policies for means that change on an ensemble of random problems.
+"""Compare policies on an ensemble of random problems whose means change.
 
 Usage: python benchmarks/changes.py (still | development | held-out) [horizon problems runs]
 

@@ -40,7 +40,7 @@ Adversary = Callable[[Any, int], None]
 
 @dataclass
 class Attack:
-    """How an attack delays, loses or corrects reports, and how it changes the arms."""
+    """A rule that delays, loses, corrects or repeats reports, and that may change the arms."""
 
     delay: Callable[[Rng, float, int], float | None]  # (rng, reward, arm) -> seconds; None if lost
     silence: float | str = "forget"
@@ -114,7 +114,7 @@ def play(attack: Attack, seed: int, horizon: int = HORIZON) -> tuple[bool, bool,
             scale=0.5 if is_gaussian else None, seed=seed,
             patience=PATIENCE, silence=attack.silence,
         )  # fmt: skip
-        clock = [4e9]  # later than the present, at which the agent was created
+        clock = [4e9]  # later than the real time, at which the agent was created
         agent.now = lambda: clock[0]
         snapshots: list[list[Arm]] = []
         reports: list[tuple[float, int, float]] = []  # (time, id, reward) in transit

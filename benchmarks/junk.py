@@ -32,7 +32,7 @@ FORK = multiprocessing.get_context("fork")
 
 
 class CallTimeoutError(Exception):
-    """Interrupt a call that takes longer than MAX_CALL_SECONDS."""
+    """Raised in a call that takes longer than MAX_CALL_SECONDS."""
 
 
 def list_functions():

@@ -125,7 +125,7 @@ def fit(results: list[dict[str, Any]]) -> None:
 
 
 def random_clicks(rng: np.random.Generator, max_log_horizon: float) -> dict[str, Any]:
-    """Return a random setting: the rates of the arms, the horizon and the rate of looks."""
+    """Return a random setting of clicks: rates of the arms, horizon and rate of looks."""
     while True:
         n_arms = int(2 * 10.5 ** rng.random())
         horizon = int(10 ** rng.uniform(3, max_log_horizon))

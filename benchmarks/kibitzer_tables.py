@@ -110,7 +110,7 @@ def solve_weights(matrix, costs, max_steps):
 
 @jit
 def crossing(kappa, v, zeta, beta, table, n_times=200, n_slopes=56):
-    """Return a certified bound on the probability that S exceeds g at any time u ≥ κ."""
+    """Return a certified bound on the probability that the walk S exceeds g at any time u ≥ κ."""
     root, end = np.sqrt(zeta), 160.0 if table == FROM_ZERO else 60.0  # no bound is below e^{-end/2}
     highest = np.sqrt(2 * ell(1 + B * v / denominator(kappa, table), beta) / kappa) + root
     times = np.exp(np.linspace(np.log(kappa), np.log(max(4 * kappa, end / zeta)), n_times + 1))
@@ -133,7 +133,7 @@ def crossing(kappa, v, zeta, beta, table, n_times=200, n_slopes=56):
 
 
 def chords(s: float, start: float, beta: float, gamma: float = 1.05) -> float:
-    """Return a bound, by chords, on the probability that S exceeds the g of p_0 before `start`."""
+    """Return a bound, by chords, on the probability that the walk S exceeds g before time `start`."""
     tau = math.tanh(math.log(gamma) / 4)
     levels = ell(1 + B * s * gamma ** np.arange(2001.0) / start, beta)
     terms = np.exp(-(1 - tau**2) * levels)

@@ -34,7 +34,7 @@ def make_agent(url, name="bench"):
 
 
 def measure_rate(work, n, seconds):
-    """Return operations per second, for a function that does n operations per call."""
+    """Call a function for some seconds; return operations per second, with n operations per call."""
     n_done, start = 0, time.perf_counter()
     while (elapsed := time.perf_counter() - start) < seconds:
         work()
@@ -170,7 +170,7 @@ def report_large_agent(url, n):
 
 
 def report_four_processes(folder, seconds):
-    """Print the rate of four processes on one file, and the share of each process."""
+    """Print the asks per second of four processes on one file, and the share of each process."""
     url = folder / "four.db"
     make_agent(url).close()
     counts = []
@@ -219,7 +219,7 @@ def run_clients(url, n, seconds):
 
 
 def report_load(name, url, seconds, sizes=(1, 8, 64)):
-    """Print operations per second with several clients."""
+    """Print operations per second and latency for each number of clients."""
     make_agent(url).close()
     for n in sizes:
         rate, p50, p99 = run_clients(url, n, seconds)

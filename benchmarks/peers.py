@@ -275,7 +275,7 @@ def run(command: list, timeout: float = TIMEOUT_SECONDS, **options) -> str:
 def make_environment(
     peer: str, requirements: list[str], folder: Path, log: Callable[[str], None]
 ) -> Path:
-    """Return the Python program of an environment; create the environment if necessary."""
+    """Return the Python program of a virtual environment; create the environment if necessary."""
     environment = (folder / peer.lower()).absolute()
     python = environment / "bin" / "python"
     complete_marker = environment / "complete"
@@ -393,7 +393,7 @@ def time_stage(setting, policy) -> float:
 
 
 def main():
-    """Measure one library; `measure` runs this script in the library's environment."""
+    """Run `compare_regret`, or measure the library that the command line names."""
     if sys.argv[1:] == ["regret"]:
         compare_regret()
         return

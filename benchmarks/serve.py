@@ -142,7 +142,7 @@ def request_empty(client_id):
 
 
 def request_decisions(client_id):
-    """Yield asks (with a key) and tells in alternation; the caller sends back each answer."""
+    """Yield asks and tells in turn; the caller sends the answer to each ask into the generator."""
     path, n = "/v1/agents/bench", 0
     while True:
         n += 1
@@ -167,7 +167,7 @@ async def run_clients(port, make_requests, n_clients, seconds):
 
 
 def measure(program, make_requests, n_clients, seconds):
-    """Return requests per second, p50 and p99 in ms, and server CPU time per request in µs."""
+    """Return requests per second, p50 and p99 latency in ms, and server CPU per request in µs."""
     asyncio.run(run_clients(program.port, make_requests, n_clients, 0.2))
     cpu, start = program.read_cpu_seconds(), time.perf_counter()
     times = asyncio.run(run_clients(program.port, make_requests, n_clients, seconds))

@@ -232,7 +232,7 @@ def make_sparse_graph(n_arms, n_neighbours):
 
 
 def report_graphs():
-    """Report the time per stage on graphs, relative to that without a graph; return the ratios."""
+    """Report the time per stage with and without a graph; return the ratio of both for each case."""
     pairs = {
         "ucb, 10 arms": (10, RUNS, kibitz.ucb()),
         "kibitzer, 10 arms": (10, RUNS, kibitz.kibitzer()),
@@ -257,7 +257,7 @@ def report_graphs():
 
 
 def report_cores():
-    """Report the speed-up of all cores over one core, for simulations and the floor; return it."""
+    """Report how much faster simulations and the floor run on all cores; return the speed-ups."""
     cores = os.cpu_count() or 1
     rngs = [np.random.Generator(np.random.SFC64(n)) for n in range(cores)]
     problem, policies = kibitz.gaussian(FIVE_MEANS), [POLICIES[name]() for name in MANY_ARMS]
@@ -404,7 +404,7 @@ def measure_leap(policy, feedback, means, exponent, runs):
 
 
 def report_peers(folder, floor_ns, ucb):
-    """Report the speed of other libraries."""
+    """Report the speed of other libraries and the regret of their policies."""
     results = peers.measure(folder, lambda line: print(f"    ({line})", flush=True))
     report("\nOther libraries, UCB on the same five arms, one core; each in its own environment")
     report(f"{'':40} {'CPU ns':>9} {'median':>9} {'wall ns':>9} {'x floor':>9} {'x kibitz':>9}")

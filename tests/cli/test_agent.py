@@ -69,7 +69,7 @@ def test_report_events_export_check_and_list(agent, tmp_path):
     assert agent("list", "--json") == (0, '{"agents": ["checkout"]}\n', "")
 
 
-def test_verdict(agent):
+def test_the_verdict_is_printed(agent):
     agent("observe", "checkout", "blue", "1")
     code, out, _ = agent("verdict", "checkout")
     assert code == 0
@@ -127,7 +127,7 @@ def test_error_names_the_argument_and_the_value(agent, args, message_parts):
 
 
 def test_create_declares_the_rewards(agent):
-    """The default policy is kibitzer for the declared rewards; other rewards are errors."""
+    """The default policy is kibitzer for the declared rewards; invalid declarations are errors."""
     assert agent("create", "clicks", "--arms", "a,b", "--rewards", "bernoulli")[0] == 0
     code, out, _ = agent("report", "clicks", "--json")
     data = json.loads(out)

@@ -27,7 +27,7 @@ def test_json_is_one_object_with_the_numbers_of_the_library(kibitz):
     assert (code, errors) == (0, "")
     result = json.loads(output)
     assert list(result) == ["fingerprint", "policies"]
-    assert list(result["policies"]) == ["ucb", "etc_ocucb:p=1.5"]  # as on the command line
+    assert list(result["policies"]) == ["ucb", "etc_ocucb:p=1.5"]  # in the order of the command line
     data = library.simulate(
         library.gaussian([0.5, 0, 0.2]),
         library.active(0.2),
@@ -234,7 +234,7 @@ def test_unwritable_target_is_rejected_before_the_work(
     error_message, tmp_path, monkeypatch, option, target
 ):
     def work(*arguments, **options):
-        raise AssertionError("it was computed")
+        raise AssertionError("the simulation ran")
 
     monkeypatch.setattr("kibitz.simulation.simulate.simulate", work)
     path = target(tmp_path)
@@ -312,7 +312,7 @@ def test_a_graph_in_a_file_is_simulated(kibitz, tmp_path):
 
 
 def test_loops_without_a_graph_are_rejected(error_message, tmp_path):
-    """The option would have no effect: without a graph, every pull shows its own reward."""
+    """Without a graph, every pull shows its own reward, so --loops would have no effect."""
     store = ("--store", str(tmp_path / "shop.db"), "--arms", "a,b", "--rewards", "bernoulli")
     for args in (
         ("simulate", *SHORT_RUN, "--policy", "ucb"),

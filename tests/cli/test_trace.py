@@ -40,7 +40,7 @@ def test_the_table_is_the_trace_of_the_library(kibitz):
     assert "seed 5" in output
 
 
-def test_the_pulls_are_those_of_kibitz_simulate(kibitz):
+def test_the_pulls_agree_with_kibitz_simulate(kibitz):
     rows = read_rows(kibitz(*TRACE, *LOOKS)[1])
     simulate = ("simulate", *TRACE[1:], *LOOKS, "--runs", "1", "--json")
     result = json.loads(kibitz(*simulate)[1])["policies"]["ucb"]

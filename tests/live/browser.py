@@ -53,7 +53,7 @@ def wait_until_up(port, seconds=30):
 
 @contextlib.contextmanager
 def run_service(store, **options):
-    """Serve a store from a thread of this process and yield the port; pass `create_app` `options`."""
+    """Serve a store from a thread and yield the port; `create_app` gets the `options`."""
     import uvicorn
 
     from kibitz.live.dashboard.routes import ROUTES

@@ -274,7 +274,7 @@ def test_a_retired_arm_counts_late_reports_but_no_new_observations(url):
             agent.observe("blue", 1.0)
 
 
-def test_ask_among_some_arms(url):
+def test_ask_chooses_among_the_given_arms(url):
     with create_agent(url) as agent:
         assert agent.ask(among=["red"]).arm == "red"
         assert {agent.ask(among=["red", "green"]).arm for _ in range(4)} == {"red", "green"}

@@ -227,7 +227,7 @@ def test_a_deleted_agent_leaves_no_rows_and_its_tokens_are_revoked(service_of, u
 
 
 def test_an_agent_that_another_process_created_again_is_opened_again(service_of, service, url):
-    """Both agents have the same arguments and the same number of events, but different rewards."""
+    """The old and the new agent have equal arguments and numbers of events, but other rewards."""
     other = service(url)
     for reward in (1, 0):
         create(service_of)
@@ -274,7 +274,7 @@ def test_a_stream_of_a_deleted_agent_ends(memory, serve_store):
 
 
 def test_a_new_agent_with_the_name_of_a_deleted_agent_gets_its_own_reports(service_of, service, url):
-    """Both agents have the same number of events, and the second is created within a second."""
+    """The new agent has as many events as the old agent and is created within a second."""
     other = service(url)
     for arms in (["old", "new"], ["red", "blue"]):
         create(service_of, arms=arms)

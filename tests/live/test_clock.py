@@ -86,7 +86,7 @@ def test_small_differences_of_clocks_keep_the_order_of_times(url):
 
 
 def test_clocks_that_alternate_leave_a_consistent_log(url):
-    """Two machines whose clocks differ by a day share an agent, and the replay gives its state."""
+    """If the clocks of two machines differ by a day, a replay still gives the stored state."""
     agent, clock = create_agent(url, silence=0.0)
     with agent:
         for stage in range(12):
@@ -110,7 +110,7 @@ def test_the_age_of_a_pending_decision_follows_the_present_clock(url):
         assert agent.report()["oldest"].max() == 60
 
 
-def test_a_clock_behind_that_of_the_server_is_not_trusted(database):
+def test_a_clock_behind_the_clock_of_the_server_is_not_trusted(database):
     """A machine whose clock is a day behind neither sets times back nor prolongs the patience."""
     agent, clock = create_agent(database, silence=0.0)
     with agent:

@@ -110,7 +110,7 @@ def test_a_small_variance_makes_narrow_intervals():
 
 
 def failure_probability(p, n_max, is_covered):
-    """Return the exact probability that an interval after one of `n_max` 0/1 rewards misses `p`.
+    """Return the exact probability that any interval after 1 to `n_max` 0/1 rewards misses `p`.
 
     States that are more than seven standard deviations from their mean are dropped; this changes the
     result by less than 1e-8.
@@ -241,7 +241,7 @@ def test_the_shares_of_delta_never_change_and_sum_to_at_most_delta():
             assert shares.sum() <= 0.05
             assert np.all(shares[: previous_shares.size] == previous_shares)
             previous_shares = shares
-    spent_delta = 0.05 + sum(0.05 / k for k in range(3, 101))  # delta / K with the current K
+    spent_delta = 0.05 + sum(0.05 / k for k in range(3, 101))  # if each new arm got delta / K
     assert spent_delta > 4 * 0.05
 
 
@@ -267,7 +267,7 @@ def test_intervals_hold_together_while_arms_are_added():
 
 
 def test_lost_reports_widen_the_interval_by_the_worst_case():
-    """For all rewards of the lost reports, the interval contains that of the complete data.
+    """The interval contains the interval of the complete data, for all values of lost rewards.
 
     The interval that ignores the losses is the negative control.
     """
@@ -406,6 +406,6 @@ def test_the_regret_lies_in_its_interval_if_the_means_do():
 
 
 def test_the_bets_keep_the_process_decreasing():
-    """Each bet lambda satisfies 2 psi(lambda) <= lambda; the larger bet 0.6 does not."""
+    """Each bet x satisfies 2 (-log(1 - x) - x) <= x; the larger bet 0.6 does not."""
     assert np.all(2 * (-np.log1p(-BETS) - BETS) <= BETS)
     assert 2 * (-math.log1p(-0.6) - 0.6) > 0.6

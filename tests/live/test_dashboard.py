@@ -520,7 +520,7 @@ def test_unsettled_decisions_and_late_reports_are_shown_apart(store, watch, serv
         assert not find_row(page, "red").locator(".unsettled").is_visible()
 
 
-def test_the_verdict_without_observations_and_without_arms(store, watch, serve):
+def test_the_dashboard_has_a_verdict_without_observations_or_arms(store, watch, serve):
     with create_agent(store, rewards="bounded") as agent:
         page = watch(serve(store), "/#/checkout").page
         sentence = page.locator(".sentence")
@@ -769,7 +769,7 @@ def test_the_dashboard_works_by_keyboard(store, watch, serve):
 # -------------------------------------------------------------------------------------- access
 
 
-def test_login_logout_and_the_cookie(store, browser):
+def test_login_sets_the_cookie_and_logout_deletes_it(store, browser):
     with create_agent(store), token_for(store, "admin") as token, run_service(store) as port:
         watcher = Watcher(browser, port)
         page = watcher.page

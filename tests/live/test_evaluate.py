@@ -35,7 +35,7 @@ def make_log(n, seed, means=MEANS, weights=None):
     }
 
 
-def test_the_estimates_are_those_of_the_definition():
+def test_the_estimates_agree_with_their_definitions():
     log = make_log(500, 1, weights=[0.5, 0.2, 0.3])
     result = kibitz.evaluate(log, {"a": 0.25, "c": 0.75}, baseline=0.25)
     target = {"a": Fraction(1, 4), "b": Fraction(0), "c": Fraction(3, 4)}

@@ -1,4 +1,4 @@
-"""One client must not stop the others: streams, reports, large requests, many connections."""
+"""Tests that one client cannot block others: streams, reads, large requests, connections."""
 
 import asyncio
 import contextlib
@@ -161,7 +161,7 @@ def test_a_token_may_open_a_limited_number_of_streams(url, serve_store, monkeypa
 
 
 def open_socket(host, content):
-    """Send `content` on a connection with a small receive buffer."""
+    """Open a connection with a small receive buffer, send `content`, and return the connection."""
     connection = socket.socket()
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     connection.settimeout(30)
@@ -496,7 +496,7 @@ def test_large_requests_do_not_fill_the_queue_of_small_requests(url, service, mo
 
 
 def test_idle_connections_make_room_for_new_connections(url, serve_store, monkeypatch):
-    """With a limit of 20 and 100 half-open connections, asks succeed and streams stay open."""
+    """If 100 half-open connections exceed the limit of 20, asks succeed and streams stay open."""
     monkeypatch.setattr(server, "MAX_CONNECTIONS", 20)
     with serve_store(url) as address, contextlib.ExitStack() as half_open:
         host = urlsplit(address).netloc

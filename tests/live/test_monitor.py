@@ -140,7 +140,7 @@ def test_a_change_of_all_arms_within_an_hour_suggests_a_fault_of_the_tracking(me
 
 @pytest.mark.parametrize(("stop_at", "is_warned"), [(5, True), (20, False)])
 def test_an_arm_that_was_retired_before_the_change_does_not_count(memory, stop_at, is_warned):
-    """The mean of red never changes. Red is retired before the change in batch 10, or after it."""
+    """Red never changes; it is retired before or after the other arms change in batch 10."""
     agent, clock = create_agent(memory / "shop.db", arms=["blue", "green", "red"], bucket=1.0)
     rng = np.random.default_rng(3)
     for batch in range(30):
@@ -275,7 +275,7 @@ def test_late_reports_and_corrections_give_the_alarms_of_a_slow_replay(memory, k
 
 
 def make_log(rng, n, patience):
-    """Return a log of clicks with mean 0.2 and a jump in traffic, and the rewards in told order.
+    """Return a log of clicks with mean 0.2 and a jump in traffic, and (arm, reward) by report time.
 
     Most decisions choose the arm with the most clicks per report. The choice therefore depends on the
     delay: a click is told at once, and a missing click counts as 0 after the patience.
@@ -324,7 +324,7 @@ def test_false_alarms_are_rare_under_adaptive_choice_and_delay():
 @pytest.mark.parametrize(("kind", "n_before", "before", "after"), [
     ("gaussian", 300, 0.0, 1.0), ("gaussian", 500, 0.0, 0.7), ("bernoulli", 500, 0.9, 0.4),
 ])  # fmt: skip
-def test_intervals_since_a_change_seldom_miss_the_new_mean(kind, n_before, before, after):
+def test_intervals_since_a_change_rarely_miss_the_new_mean(kind, n_before, before, after):
     """A confidence sequence with delta = 0.0225 should miss the mean in at most 2.25 % of runs.
 
     The intervals start at the change that the monitor estimates, and the test checks them after each

@@ -304,7 +304,7 @@ def test_silence_counts_as_a_tell_but_not_as_a_counted_report(memory, store_file
     assert 'kibitz_results_total{result="counted"}' in expression
 
 
-def test_metrics_of_an_unavailable_store_say_so(store_file, service, monkeypatch):
+def test_metrics_show_that_the_store_is_unavailable(store_file, service, monkeypatch):
     running = service(store_file)
     running.send("GET", "/metrics")
 
@@ -448,9 +448,8 @@ def test_no_log_line_contains_a_token_a_key_or_a_reward(store_file, service, log
             assert secret not in text
     logging.getLogger("kibitz").setLevel(logging.DEBUG)
     running.send("POST", f"{PATH}/ask", {"key": "secret-key"}, token)
-    assert "secret-key" in "\n".join(
-        log_lines("text")
-    )  # control: at level DEBUG, the log contains the key
+    # As a control, the log at level DEBUG contains the key.
+    assert "secret-key" in "\n".join(log_lines("text"))
 
 
 def test_configured_logs_are_written_once(capsys):
@@ -529,7 +528,7 @@ def test_other_origins_cookies_and_powerful_tokens_are_rejected(cross_origin):
     assert running.send("POST", other, {}, tokens["page"], origin=SHOP)[0] == 403
 
 
-def test_an_open_store_serves_no_page_of_another_origin(store_file, service):
+def test_a_store_without_tokens_serves_no_page_of_another_origin(store_file, service):
     running = service(store_file, allowed_origins=[SHOP])
     assert running.send("POST", f"{PATH}/ask", {})[0] == 200
     assert running.send("POST", f"{PATH}/ask", {}, origin=SHOP)[0] == 401

@@ -107,7 +107,7 @@ def test_the_documented_script_asks_from_a_page_of_another_site(memory):
         assert [event.key for event in agent.events() if event.kind == "pull"] == ["visitor-4"]
 
 
-def test_documented_limits_are_those_of_the_service():
+def test_documented_limits_agree_with_the_service():
     from kibitz.live.agent.history import BATCH_SIZE
     from kibitz.live.service import agents, group_commit, server
 

@@ -133,7 +133,7 @@ def test_lost_reports_that_matter_are_a_warning(memory):
     assert expected in data.attrs["warnings"]
 
 
-def test_a_report_without_any_data(memory):
+def test_a_report_without_data_is_valid(memory):
     with create_agent(memory) as agent:
         data = agent.report()
     assert np.isnan(data["mean"]).all()
@@ -156,7 +156,7 @@ def test_looks_saved_is_the_planners_estimate(memory):
     assert looks_saved == pytest.approx(0.5 * (regret_without_looks - regret_with_looks), rel=1e-9)
 
 
-def test_the_report_warns(memory):
+def test_the_report_has_warnings(memory):
     rng = np.random.default_rng(0)
     with create_agent(memory) as agent:
         assert agent.report().attrs["warnings"] == []

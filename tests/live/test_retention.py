@@ -1,4 +1,4 @@
-"""Compaction, erasure, backup and restore, with kills at any point."""
+"""Tests of compaction, erasure, backup and restore, with kills at any point."""
 
 import contextlib
 import itertools
@@ -320,7 +320,7 @@ for n in range(first, first + 1000):
 
 
 @pytest.mark.slow
-def test_killed_processes_lose_nothing_and_erase_what_they_acknowledged(memory):
+def test_killed_processes_lose_nothing_and_acknowledged_erasures_are_complete(memory):
     """A process that asks, erases and compacts is killed (kill -9) at 12 random moments."""
     file, rng, acknowledged = memory / "store" / "shop.db", random.Random(1), []
     file.parent.mkdir()

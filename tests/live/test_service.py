@@ -244,7 +244,7 @@ def test_every_answer_has_the_headers(service_and_agent):
         assert "server" not in headers
 
 
-def test_unknown_paths_and_methods(service_and_agent):
+def test_unknown_paths_and_methods_are_rejected(service_and_agent):
     service, _ = service_and_agent
     check_error(service.send("GET", "/nowhere"), 404, "unknown")
     check_error(service.send("POST", "/v1/agents/nobody/ask"), 404, "unknown")

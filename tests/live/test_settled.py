@@ -233,7 +233,7 @@ def test_an_ask_reads_few_of_many_unsettled_decisions(memory):
 
 
 def compute_ratios(memory, seed):
-    """Return two lists with one entry per arm: a ratio, and whether its settled counts are exact.
+    """Return two lists with one entry per arm: a ratio, and whether the settled counts are exact.
 
     The ratio is the mean of the known rewards divided by the clicks per ask. Both arms have a click
     rate of 5 %; there are 3000 asks, the patience is 600, and clicks are reported at once. The
@@ -289,7 +289,7 @@ def test_settled_counts_do_not_overstate_the_rate_of_an_arm_with_pending_decisio
 
 
 def test_intervals_of_settled_counts_cover_when_delays_depend_on_clicks(memory):
-    """The probability that an interval ever fails is at most delta with settled counts.
+    """With settled counts, the probability that any interval of a run fails is at most delta.
 
     One arm is pulled in every stage and clicks with probability 0.05; clicks are told at once, and
     the patience is 1/5 of the stages. The intervals for Bernoulli rewards come from the

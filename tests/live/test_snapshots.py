@@ -292,7 +292,7 @@ def test_a_stream_sends_at_most_two_snapshots_a_second(memory):
     assert len({parse(frame)[1]["report"]["n_asks"] for frame in received}) == len(received)
 
 
-def test_an_unavailable_store_is_reported_and_recovered_from(memory, monkeypatch):
+def test_a_stream_reports_an_unavailable_store_and_recovers(memory, monkeypatch):
     monkeypatch.setattr(snapshots, "MIN_SNAPSHOT_SECONDS", 0.05)
     monkeypatch.setattr(snapshots, "KEEPALIVE_SECONDS", 0.1)
 

@@ -23,7 +23,7 @@ def create_arms(counts):
     return [create_arm(name, *count) for name, count in zip("abcdefgh", counts, strict=False)]
 
 
-def verdict(counts, rewards="bernoulli", scale=1.0, n_founding=None, **options):
+def compute_verdict(counts, rewards="bernoulli", scale=1.0, n_founding=None, **options):
     arms = create_arms(counts)
     return decide(arms, rewards, scale, n_founding or len(arms), **options)[0]
 
@@ -202,7 +202,7 @@ def test_a_best_arm_is_ruled_out_with_probability_at_most_delta(chooser, is_gaus
 
 
 def test_the_verdict_is_the_weighted_evidence():
-    """With founding arms only, an arm is out if the evidence reaches (K - 1) / (0.81 delta)."""
+    """If no arm was added, an arm is ruled out when its evidence reaches (K - 1) / (0.81 delta)."""
     n, sums = np.array([2000.0, 2000.0, 2000.0]), np.array([200.0, 150.0, 120.0])
     p_values, shares = rule_out(Data(n, sums, False), np.zeros(3, bool), 3, 0.05)
     values, _ = pair_evidence(n[1:], sums[1:], n[:1], sums[:1], np.zeros(2), False)
@@ -235,7 +235,7 @@ def test_the_loss_is_the_largest_gap_that_is_not_excluded(is_gaussian):
 
 def test_the_verdict_on_a_real_test_names_the_loss():
     counts = [(2551, 39), (2629, 68), (2539, 49), (2661, 63)]
-    answer = verdict(counts)
+    answer = compute_verdict(counts)
     assert answer.winner is None
     assert answer.out == ()
     assert not answer.may_stop
@@ -245,8 +245,8 @@ def test_the_verdict_on_a_real_test_names_the_loss():
         "No verdict yet. If you stop now and keep b, you give up at most 1.5 clicks in 100 views "
         "(at 95 % confidence, however often you check); likely about 0.09. A winner is not in sight."
     )
-    assert verdict(counts) == answer  # the draws have a fixed seed
-    close = verdict(counts, tolerance=0.02)
+    assert compute_verdict(counts) == answer  # the draws have a fixed seed
+    close = compute_verdict(counts, tolerance=0.02)
     assert close.may_stop
     assert close.sentence == (
         "You may stop: b is within 2 points of the best "
@@ -255,37 +255,37 @@ def test_the_verdict_on_a_real_test_names_the_loss():
 
 
 def test_each_kind_of_verdict_has_a_sentence():
-    answer = verdict([(10_000, 1000), (10_000, 700)])
+    answer = compute_verdict([(10_000, 1000), (10_000, 700)])
     assert (answer.winner, answer.may_stop, answer.out) == ("a", True, ("b",))
     assert (answer.loss_high, answer.remaining) == (0.0, 0)
     assert answer.sentence == (
         "a is best: every other arm is ruled out (at 95 % confidence, however often you check)."
     )
-    answer = verdict([(10_000, 1000), (10_000, 900)], delta=0.01)
+    answer = compute_verdict([(10_000, 1000), (10_000, 900)], delta=0.01)
     assert answer.remaining > 5000
     assert f"after about {answer.remaining:,} more views at the present pace." in answer.sentence
     assert "(at 99 % confidence, however often you check)" in answer.sentence
-    answer = verdict([(10**6, 300_000), (10**6, 300_010), (1000, 100)])
+    answer = compute_verdict([(10**6, 300_000), (10**6, 300_010), (1000, 100)])
     assert answer.out == ("c",)
     assert answer.sentence.endswith("a and b may be equal; a winner may never be found.")
-    assert "percentage points per pull" in verdict([(50, 20), (50, 30)], "bounded").sentence
-    answer = verdict([(50, 20.0), (50, 30.0)], "gaussian", 2.0)
+    assert "percentage points per pull" in compute_verdict([(50, 20), (50, 30)], "bounded").sentence
+    answer = compute_verdict([(50, 20.0), (50, 30.0)], "gaussian", 2.0)
     assert " per pull (at 95 %" in answer.sentence
     assert "clicks" not in answer.sentence
 
 
 def test_there_is_no_verdict_while_an_arm_is_unseen():
-    answer = verdict([(10_000, 1000), (10_000, 700), (0, 0.0)])
+    answer = compute_verdict([(10_000, 1000), (10_000, 700), (0, 0.0)])
     assert answer.winner is None
     assert not answer.may_stop
     assert answer.remaining is None
     assert answer.out == ("b",)
     assert 0.9 < answer.loss_high < 0.92  # 1 minus the lower end of a
     assert answer.sentence.startswith("No verdict yet: c not seen. If you stop now and keep a, ")
-    unbounded = verdict([(100, 10.0), (0, 0.0)], "gaussian")
+    unbounded = compute_verdict([(100, 10.0), (0, 0.0)], "gaussian")
     assert unbounded.loss_high == math.inf
     assert unbounded.sentence.endswith("the loss has no bound yet.")
-    empty_verdict = verdict([(0, 0.0), (0, 0.0)])
+    empty_verdict = compute_verdict([(0, 0.0), (0, 0.0)])
     assert (empty_verdict.winner, empty_verdict.loss_high) == (None, 1.0)
     assert empty_verdict.sentence == "No verdict yet: no arm has a settled reward."
 
@@ -391,6 +391,6 @@ def test_the_likely_loss_resists_the_winners_curse():
 @pytest.mark.parametrize("n", [1, 10, 10**9])
 def test_extreme_counts_give_finite_numbers(n):
     for sum_a, sum_b in itertools.product((0, n), (0, n)):
-        answer = verdict([(n, sum_a), (n, sum_b)])
+        answer = compute_verdict([(n, sum_a), (n, sum_b)])
         assert 0 <= answer.loss_high <= 1
         assert 0 <= answer.loss_likely <= 1

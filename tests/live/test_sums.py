@@ -108,7 +108,7 @@ def test_lookout_counts_corrected_reports_ahead_exactly(memory):
 @pytest.mark.parametrize("policy", [None, kibitz.ucb(), kibitz.lookout()], ids=repr)
 @pytest.mark.parametrize("scale", [1e-50, 1.0, 1e50])
 def test_an_agent_survives_rewards_of_any_size(memory, policy, scale):
-    """No accepted reward makes this or a later operation raise an error or a warning."""
+    """Rewards of any size raise no error or warning, neither when they are reported nor later."""
     with create_agent(
         memory / "a.db", policy=policy, scale=scale, patience=10.0, silence=scale, alarms=0.1
     ) as agent:
@@ -168,7 +168,7 @@ def test_sums_of_rewards_of_any_size_are_exact():
 
 
 def test_the_expansion_of_a_sum_does_not_depend_on_the_order_of_its_terms():
-    """Without this property, a replay of the log could give other remainders than the store has."""
+    """A replay may add the terms in another order, and must give the stored remainders."""
     rng = random.Random(2)
     for _ in range(200):
         terms = [rng.gauss(0, 1) * 10 ** rng.uniform(-20, 20) for _ in range(8)]
@@ -218,7 +218,7 @@ def test_a_correction_or_a_new_arm_does_not_read_the_log(url, monkeypatch):
 
 
 def test_a_migration_replaces_rounded_sums(tmp_path):
-    """In a store of schema 3, a corrected typo may have left wrong sums."""
+    """A corrected typo may leave wrong sums in a store of schema 3; the migration recomputes them."""
     file = tmp_path / "shop.db"
     shutil.copy(FILES / "schema-3.db", file)
     with contextlib.closing(sqlite3.connect(file)) as connection:
@@ -234,7 +234,7 @@ def test_a_migration_replaces_rounded_sums(tmp_path):
 
 
 def test_an_implausible_reward_needs_force(url):
-    """A Gaussian reward beyond 10,000 times the scale is rejected, and nothing is written."""
+    """A Gaussian reward beyond 10,000 times the scale is rejected unless `force` is true."""
     sentence = (
         r"^reward -5001\.0 is more than 10,000 times the scale 0\.5 of agent 'checkout'; "
         r"check the reward, and use force if it is right$"

@@ -279,7 +279,7 @@ def normalise(value, secrets):
 
 
 def describe(request, status, headers, content, secrets):
-    """Return an exchange as plain data."""
+    """Return a request and its response as plain data."""
     body = request.get("body")
     request_fields = {key: value for key, value in request.items() if value is not None}
     if isinstance(body, bytes):
@@ -316,7 +316,7 @@ def _fields(event):
 
 
 async def record(url):
-    """Return the exchanges with the service of a new store."""
+    """Send all requests to the service of a new store; return the requests and responses."""
     with (
         kibitz.agent(
             url,
@@ -347,7 +347,7 @@ async def record(url):
                 for role in ("read", "play", "admin"):
                     secrets[role] = create_token(agent.store, role)
                 secrets["of checkout"] = create_token(agent.store, "admin", "checkout")
-                app.state.tokens._read_at = -10.0  # read the tokens again, as after a second
+                app.state.tokens._read_at = -10.0  # expire the cached tokens
         await app.state.writer.finish()
         app.state.tokens.store.close()
         app.state.store.close()

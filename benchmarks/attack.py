@@ -1,8 +1,8 @@
-"""Attack the service, and check that other clients get their answers and that nothing is lost.
+"""Attack the service, and check that other clients get their answers and that no reward is lost.
 
 Each load scenario measures the latency of asks without and with hostile clients, in one run. Each
-fault scenario counts acknowledged rewards in the clients and compares them with the rows of the
-store, which it reads with plain SQL.
+fault scenario compares the rewards that the service acknowledged to its clients with the rows of the
+store. It reads these rows with plain SQL.
 
     python benchmarks/attack.py [SCENARIO ...] [--seconds 20] [--folder FOLDER]
 """
@@ -37,7 +37,7 @@ from kibitz.live.service.auth import create_token
 LOG_EVENTS = 200_000  # events of the agent whose log and reports the hostile clients read
 N_ARMS = 200
 SMALL_BUFFER = 4096  # receive buffer of clients that do not read
-MAX_GROWTH = 1.1  # of the memory of the service in the second half of a soak
+MAX_GROWTH = 1.1  # largest memory of the service in a soak, relative to the first half of the soak
 SOAK_SECONDS = 600.0
 FORK = multiprocessing.get_context("fork")
 
@@ -46,7 +46,7 @@ FORK = multiprocessing.get_context("fork")
 
 
 class Service:
-    """`kibitz serve` in its own process, with its log in a file."""
+    """A process that runs `kibitz serve` and writes its log to a file."""
 
     def __init__(self, url, log, max_files=None):
         self.log, self.url, self.max_files = log, url, max_files
@@ -82,7 +82,7 @@ class Service:
 
 
 def make_store(url):
-    """Create an agent for the measured asks, and an agent with a long log and many arms."""
+    """Create an agent for the measured asks and an agent with a long log; return two tokens."""
     kibitz.agent(url, "shop", arms=["a", "b"], rewards="bernoulli", seed=1).close()
     arms = [f"arm {k}" for k in range(N_ARMS)]
     rng = np.random.default_rng(1)
@@ -112,7 +112,7 @@ def make_request(method, path, token, body=b"", **headers):
 
 
 async def replay(port, token, counts):
-    """Read the log from its beginning, again and again, as a stream."""
+    """Stream the whole log from its beginning, again and again."""
     request = make_request("GET", "/v1/agents/large/events", token, Accept="text/event-stream")
     last_event = b"id: %d\n" % LOG_EVENTS
     while True:
@@ -129,7 +129,7 @@ async def replay(port, token, counts):
 
 
 async def subscribe_silently(port, token, counts):
-    """Subscribe from the beginning of the log and never read; subscribe again when dropped."""
+    """Subscribe to the log without reading it; subscribe again after each dropped connection."""
     request = make_request("GET", "/v1/agents/large/events", token, Accept="text/event-stream")
     loop = asyncio.get_running_loop()
     while True:
@@ -178,7 +178,7 @@ async def ask_for_batches(port, token, counts):
 
 
 async def import_histories(port, token, counts):
-    """Import 8 MB of rows, of which the last is invalid, so the service reads all for nothing."""
+    """Import 8 MB of rows whose last row is invalid, so the service reads and rejects all of them."""
     rows = "".join(f"arm 1,1,key-{n}\n" for n in range(400_000))
     body = f"arm,reward,key\n{rows}arm 1,x,last\n".encode()
     path = "/v1/agents/large/import"
@@ -186,7 +186,7 @@ async def import_histories(port, token, counts):
 
 
 async def hold_open(port, token, counts):
-    """Send half of a header or half of a body, and wait until the service closes the connection."""
+    """Send an incomplete request, and wait until the service closes the connection."""
     head = b"POST /v1/agents/shop/ask HTTP/1.1\r\nHost: 127.0.0.1\r\n"
     half_body = make_request("POST", "/v1/agents/shop/ask", token, b'{"n": 100}')[:-5]
     while True:
@@ -211,7 +211,7 @@ LOADS = {  # hostile clients of each load scenario: number and function
 
 
 def run_hostile_clients(port, token, name, pipe):
-    """Run the hostile clients of a scenario until the pipe gets a message; send back counts."""
+    """Run the hostile clients of a scenario until the pipe gets a message; then send their counts."""
     n_clients, work = LOADS[name]
     counts = Counter()
 
@@ -259,7 +259,7 @@ def describe(latencies):
 
 @contextlib.contextmanager
 def probe(port):
-    """Request /livez five times a second on new connections; yield the counts of the answers."""
+    """Request /livez five times a second on new connections; yield counts of statuses and errors."""
     answers, stop = Counter(), threading.Event()
 
     def request_probes():
@@ -282,7 +282,7 @@ def probe(port):
 
 
 def run_load(name, service, tokens, seconds):
-    """Measure asks without and with the hostile clients of a scenario; print both."""
+    """Print the latency of asks without and with hostile clients; return whether all succeeded."""
     quiet, _ = measure_asks(service.port, tokens[0], seconds)
     memory, log_size = service.read_memory(), len(service.log.read_bytes().splitlines())
     pipe, child_pipe = FORK.Pipe()
@@ -336,7 +336,7 @@ def run_visitors(ports, token, file, n_clients, stop):
 
 
 def query(url, statement):
-    """Return the rows of a query, without kibitz."""
+    """Return the rows of an SQL query, read from the store without kibitz."""
     if url.startswith("postgresql:"):
         import psycopg
 
@@ -347,7 +347,7 @@ def query(url, statement):
 
 
 def count_differences(url, file):
-    """Compare acknowledged rewards with the rows of the store; return a sentence and a verdict."""
+    """Compare acknowledged rewards with the store; return a summary and whether they agree."""
     acknowledged, errors = json.loads(file.read_text())
     told = query(url, "select id, reward from events where kind = 'told'")
     asked = query(url, "select id, key from events where kind = 'pull'")
@@ -368,9 +368,10 @@ def count_differences(url, file):
 
 
 def start_visitors(name, url, folder, n_services=1, n_clients=16):
-    """Start services and clients that use them; return the services, and a function that ends both.
+    """Start services and clients that use them; return the services and a function `finish`.
 
-    The function prints what was acknowledged and lost, and returns whether nothing was.
+    `finish` ends the clients and the services. It prints how many rewards were acknowledged and lost,
+    and returns whether the store is sound and all services exited with code 0.
     """
     kibitz.agent(url, "shop", arms=["a", "b"], rewards="bernoulli", seed=1).close()
     services = [Service(url, folder / f"{name}.log") for _ in range(n_services)]
@@ -404,7 +405,7 @@ def kill_service(url, folder, seconds, n_kills=20):
 
 
 def fill_disk(url, folder, seconds):
-    """Let no file of the service grow beyond 64 KiB, as on a full disk; then lift the limit."""
+    """Simulate a full disk: limit the files of the service to 64 KiB, then lift the limit."""
     [service], finish = start_visitors("full-disk", url, folder)
     statuses = Counter()
     infinity = resource.RLIM_INFINITY
@@ -437,7 +438,7 @@ def share_file(url, folder, seconds):
 
 
 def restart_database(server, folder, seconds):
-    """Stop PostgreSQL behind the service (orderly and at once) and start it again."""
+    """Restart PostgreSQL four times while clients use the service, with two kinds of shutdown."""
     [service], finish = start_visitors("postgresql-restarts", server.get_uri(), folder)
     with probe(service.port) as probes:
         for sig in (signal.SIGINT, signal.SIGQUIT, signal.SIGINT, signal.SIGQUIT):
@@ -454,10 +455,10 @@ def restart_database(server, folder, seconds):
 
 
 def soak(url, folder, seconds):
-    """Run visitors and all hostile clients together; print latency and memory in each tenth.
+    """Run visitors and hostile clients together; print latency and memory in each tenth of the time.
 
-    The memory must not grow beyond `MAX_GROWTH` times its largest value in the first tenths. A slow
-    machine makes this harder: answers wait longer in memory, and the allocator keeps freed memory.
+    The memory must not grow beyond `MAX_GROWTH` times its largest value in the first half. A slow
+    machine may fail this check: answers wait longer in memory, and the allocator keeps freed memory.
     """
     tokens = make_store(url)
     service = Service(url, folder / "soak.log")
@@ -470,8 +471,8 @@ def soak(url, folder, seconds):
     memory = [service.read_memory()]
     processes = []
     for name in LOADS:
-        # The decisions of "batches" have no key, so the visitors would not know them. The memory of
-        # "imports" depends on how many histories are read at the time.
+        # The decisions of "batches" have no key, so the visitors would not know them. The memory for
+        # "imports" depends on the number of histories that the service reads at the same time.
         if name not in ("batches", "imports"):
             pipe, child_pipe = FORK.Pipe()
             values = service.port, tokens[1], name, child_pipe
@@ -509,7 +510,7 @@ FAULTS = ("kills", "full-disk", "two-services", "postgresql-kills", "postgresql-
 
 
 def run_fault_scenario(name, folder, seconds):
-    """Run a fault scenario; return whether nothing was lost, or None if it cannot be run."""
+    """Run a fault scenario; return whether it passed, or None if PostgreSQL is not installed."""
     url = str(folder / f"{name}.db")
     if name.startswith("postgresql"):
         with run_postgresql() as server:
@@ -528,9 +529,11 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("scenarios", nargs="*", help=f"default: all of {', '.join(names)}")
     parser.add_argument(
-        "--seconds", type=float, help=f"of each scenario (default: 20; of soak, {SOAK_SECONDS:g})"
+        "--seconds",
+        type=float,
+        help=f"seconds per scenario (default: 20; for soak, {SOAK_SECONDS:g})",
     )
-    parser.add_argument("--folder", help="for the stores (default: temporary)")
+    parser.add_argument("--folder", help="folder for the stores (default: a temporary folder)")
     arguments = parser.parse_args()
     scenarios = arguments.scenarios or names
     if unknown := sorted(set(scenarios) - set(names)):

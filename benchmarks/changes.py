@@ -1,4 +1,4 @@
-"""Compare policies for means that change on an ensemble of random problems.
+"""Compare policies on an ensemble of random problems whose means change.
 
 Usage: python benchmarks/changes.py (still | development | held-out) [horizon problems runs]
 
@@ -6,9 +6,10 @@ Each kind of problem comes with 2, 5 and 20 arms and with Gaussian and Bernoulli
 arrive at a rate of 0.1 or 1. `problems` is the number of random problems for each of these settings.
 The rules of lookout were chosen on the development part, at horizons of 10,000 and 100,000. The
 held-out part has other kinds of problems and was simulated once, after the last change of lookout.
-Every rival plays with several settings. "One setting" is the setting that is best for all problems
-together; "hindsight" is the best of all rivals and settings for each problem. The script prints
-geometric means of the regret divided by lookout's. docs/reference/lookout.md quotes the results.
+Every rival plays with several settings. In the output, "one setting" is the setting of a rival that
+is best over all problems. "Hindsight" is the best rival and setting for each problem. The script
+prints geometric means of the regret divided by lookout's. docs/reference/lookout.md quotes the
+results.
 """
 
 import itertools
@@ -26,12 +27,12 @@ Generator = np.random.Generator
 DEVELOPMENT = ("global", "swing", "launch", "crossing", "single")
 HELD_OUT = ("novelty", "walk", "falls", "outage")
 MEMORIES = (1000, 3000, 10_000, 30_000)
-MIN_REGRET = 0.5  # smaller regrets count as this one, because ratios of tiny regrets mean nothing
-N_PIECES = 200  # of a problem whose means drift
+MIN_REGRET = 0.5  # smaller regrets count as 0.5, because ratios of tiny regrets mean nothing
+N_PIECES = 200  # number of pieces of a problem whose means drift
 
 
 def draw_means(rng: Generator, n_arms: int, is_bernoulli: bool) -> Array:
-    """Return random means."""
+    """Return random means of the arms."""
     if is_bernoulli:
         rate = math.exp(rng.uniform(math.log(0.03), math.log(0.4)))
         return np.clip(rate * np.exp(rng.normal(0, 0.35, n_arms)), 0.002, 0.95)
@@ -39,7 +40,7 @@ def draw_means(rng: Generator, n_arms: int, is_bernoulli: bool) -> Array:
 
 
 def shift(means: Array, amount: Any, is_bernoulli: bool) -> Array:
-    """Return means that are higher by `amount`, in units of the standard deviation."""
+    """Return means raised by `amount`; Bernoulli means grow by the factor exp(0.7 `amount`)."""
     if is_bernoulli:
         return np.clip(means * np.exp(0.7 * amount), 0.001, 0.98)
     return means + amount
@@ -48,7 +49,7 @@ def shift(means: Array, amount: Any, is_bernoulli: bool) -> Array:
 def draw_pieces(
     kind: str, n_arms: int, horizon: int, is_bernoulli: bool, rng: Generator
 ) -> list[tuple[int, Array]]:
-    """Return the start stages and the means of a random problem."""
+    """Return the pieces of a random problem: the first stage and the means of each piece."""
     means = draw_means(rng, n_arms, is_bernoulli)
     starts = [1 + horizon * n // N_PIECES for n in range(N_PIECES)]
     times = np.array(starts) / horizon
@@ -105,7 +106,7 @@ def draw_pieces(
 
 
 def make_problem(pieces: list[tuple[int, Array]], is_bernoulli: bool) -> Any:
-    """Return the problem with these pieces."""
+    """Return the problem that consists of the given pieces."""
     make = kibitz.bernoulli if is_bernoulli else kibitz.gaussian
     problems = [(start, make(means)) for start, means in pieces]
     return problems[0][1] if len(problems) == 1 else kibitz.changing(problems)
@@ -128,7 +129,7 @@ def make_policies(is_bernoulli: bool, with_rivals: bool) -> dict[str, Any]:
 
 
 def average(ratios: Any) -> float:
-    """Return the geometric mean."""
+    """Return the geometric mean of the ratios."""
     return float(np.exp(np.mean(np.log(ratios))))
 
 

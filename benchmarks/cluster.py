@@ -1,8 +1,8 @@
-"""Benchmark executors: overhead per job, speed-up of two workers, memory (`make bench`).
+"""Benchmark executors (`make bench`): overhead per job, speed-up of two workers, and memory.
 
-The script prints its results and does not save them, because the numbers depend on the machine and
-its load, which it prints first. docs/cluster.md quotes the results. `--quick` takes a tenth of the
-time.
+The script prints the load of the machine, then the results. It does not save the results, because
+they depend on the machine and its load. docs/cluster.md quotes them. `--quick` runs a tenth of the
+work.
 """
 
 import argparse
@@ -74,7 +74,7 @@ def record_busy_seconds(executor):
 
 
 def report_overhead(n):
-    """Print the overhead per job, measured with tiny jobs."""
+    """Print the overhead per job of each executor, measured with n tiny jobs."""
     print(f"\nOverhead per job, ms: {n} tiny jobs, one worker")
     # Seeds differ, because Dask runs equal calls only once.
     new_jobs = (make_job(10, seed=seed) for seed in count())
@@ -91,7 +91,7 @@ def report_overhead(n):
 
 
 def report_speedup(n):
-    """Print the speed-up of two workers over one process, with jobs of one second."""
+    """Print the speed-up of two workers over one process, with n jobs of one second each."""
     trial = make_job(10_000, 100)
     play(trial)
     start = time.process_time()
@@ -127,7 +127,7 @@ def report_memory(cells):
 
 
 def sweep_and_report(store, cells):
-    """Sweep many cells into a store and print the memory used."""
+    """Sweep many cells into a store; print the memory, the wall time and the size of the store."""
     rates = np.linspace(0, 1, cells).tolist()
     setting = {"horizon": 1000, "runs": 50, "seed": 1, "file": store}
     with ExitStack() as stack:

@@ -1,12 +1,12 @@
-"""Compare the planner's predictions with simulated regret; takes about half an hour.
+"""Compare the planner's predictions with simulated regret.
 
 The problems have two, three, five or twenty arms, equal or unequal gaps, and horizons from 10⁴ to
 10⁶. The rate of looks is 0 or a multiple of (Σ 1/Δ²)/T, where Δ are the positive gaps and T is the
 horizon; the multiples give few, enough or plenty of looks. Looks arrive at a steady rate or, in the
 settings with T = 50,000, early in the run. None of these settings was used to fit kibitzer's
 prediction (benchmarks/kibitzer_fit.py). With the argument `kibitzer`, the script measures only that
-policy. The script prints each setting and then the numbers in
-`kibitz.planning.prediction.ACCURACY`. The simulated means have standard errors of 1 to 5 %.
+policy. The script prints each setting and then the numbers in `kibitz.planning.prediction.ACCURACY`.
+The simulated means have standard errors of 1 to 5 %. The script takes about half an hour.
 """
 
 import sys

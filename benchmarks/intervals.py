@@ -1,17 +1,17 @@
-"""How often are intervals and verdicts wrong under attack? Count, with real agents on real stores.
+"""Count how often the intervals and verdicts of real agents are wrong under attack.
 
 Each run is one agent with delta = 0.1. Its reports are delayed, lost, repeated and corrected, and its
 arms are added, paused and retired at moments that an adversary chooses from the data. After each
-event, the script looks at the intervals of all arms; after every tenth decision it asks for the
-verdict. A run fails
+event, the script computes the intervals of all arms. After every tenth decision, it computes the
+verdict. The script counts two kinds of failed runs:
 
-- for the intervals, if an interval ever excludes the true mean of its arm;
-- for the verdict, if the best arm is ever ruled out, or the bound on the loss is ever too small.
+- an interval ever excludes the true mean of its arm;
+- the verdict ever rules out the best arm, or its bound on the loss is ever too small.
 
-At most 10 % of the runs may fail, for each of the two. The last three attacks break the assumption
-that the loss or the delay of a report does not depend on its reward; they show that the script can
-count failures. For the lost clicks, it also counts how often the wider interval fails that the report
-gives in its warning.
+At most 10 % of the runs may fail in each way. The last three attacks break the assumption that the
+loss or the delay of a report does not depend on its reward; they show that the script detects
+failures. If reports are lost, the report of an agent warns and gives wider intervals. The script also
+counts how often these wider intervals fail.
 
 Run `python benchmarks/intervals.py [RUNS]`; 60 runs of each attack take about five minutes.
 """
@@ -40,7 +40,7 @@ Adversary = Callable[[Any, int], None]
 
 @dataclass
 class Attack:
-    """How an attack delays, loses or corrects reports, and how it changes the arms."""
+    """A rule that delays, loses, corrects or repeats reports, and that may change the arms."""
 
     delay: Callable[[Rng, float, int], float | None]  # (rng, reward, arm) -> seconds; None if lost
     silence: float | str = "forget"
@@ -53,8 +53,9 @@ class Attack:
 def change_arms(agent: Any, stage: int) -> None:
     """Add, pause, resume and retire arms when the data are most misleading.
 
-    The adversary adds an arm every 12 decisions, retires the arm other than the best arm that looks
-    best, and pauses the best arm while it looks worse than the others.
+    Every 12 decisions, the adversary adds an arm. Every 60 decisions, it retires the arm with the
+    highest observed mean, but never the best arm. It pauses the best arm while another arm has a
+    higher observed mean.
     """
     if stage % 12 == 0:
         agent.add(f"new-{stage}")
@@ -113,7 +114,7 @@ def play(attack: Attack, seed: int, horizon: int = HORIZON) -> tuple[bool, bool,
             scale=0.5 if is_gaussian else None, seed=seed,
             patience=PATIENCE, silence=attack.silence,
         )  # fmt: skip
-        clock = [4e9]  # later than the present, at which the agent was created
+        clock = [4e9]  # later than the real time, at which the agent was created
         agent.now = lambda: clock[0]
         snapshots: list[list[Arm]] = []
         reports: list[tuple[float, int, float]] = []  # (time, id, reward) in transit
@@ -167,7 +168,7 @@ def _is_wrong(agent: Any) -> bool:
 def _is_excluded(snapshots: list[list[Arm]], attack: Attack, scale: float, is_wide: bool) -> bool:
     """Return whether an interval of any snapshot excludes the true mean of its arm.
 
-    The wide intervals count all lost reports as 0 or as 1.
+    If `is_wide` is true, the intervals allow for any rewards in [0, 1] of the lost reports.
     """
     names = ("n_settled", "settled_sum", "settled_squares", "n_forgotten")
     rows = {

@@ -2,7 +2,7 @@
 
 The arguments include arrays of wrong types and shapes, views that are not contiguous, arrays of
 objects, huge arrays without memory of their own, and results of earlier calls. An exception is
-correct. Only a crash is a failure: the parent process then prints the last call and the stack.
+allowed. Only a crash is a failure; the parent process then prints the last call and the stack.
 
     python benchmarks/junk.py [--seconds 300] [--seed 1]
 """
@@ -32,11 +32,11 @@ FORK = multiprocessing.get_context("fork")
 
 
 class CallTimeoutError(Exception):
-    """A call that takes longer than MAX_CALL_SECONDS."""
+    """Raised in a call that takes longer than MAX_CALL_SECONDS."""
 
 
 def list_functions():
-    """Return the functions of all modules of `kibitz.bounds`, also those with an underscore."""
+    """Return all functions of the modules of `kibitz.bounds`, including private functions."""
     functions = {}
     for module in walk_packages(kibitz.bounds.__path__, "kibitz.bounds."):
         for name, value in vars(import_module(module.name)).items():
@@ -47,7 +47,7 @@ def list_functions():
 
 
 def make_junk():
-    """Return functions that each make an argument."""
+    """Return a list of functions; each function creates a junk argument."""
     from scipy.sparse import coo_array, csc_array, csr_array, eye_array
 
     objects = np.array([None, "a", 1.0, [1]], dtype=object)

@@ -6,8 +6,8 @@
 The script has four parts. `paper` measures kibitzer on problems like the paper's. `search` compares
 variants of kibitzer on random problems at T = 10⁴. `tail` measures the worst of many runs of 10⁶
 stages, for kibitzer and for variants with other rules for looks. `verdict` compares kibitzer with the
-paper's policies and others, as geometric means of ratios of mean regret, on random problems that were
-not used for any choice.
+paper's policies and others on random problems that were not used to choose any rule. It prints
+geometric means of ratios of mean regret.
 
 A setting is a random problem with 2 to 30 arms, a horizon from 10⁴ to 10⁶ and one of three kinds of
 looks: active looks at rates from 1 to 0, passive looks with equal weights, and passive looks with
@@ -77,12 +77,12 @@ def make_variant(
 ) -> Any:
     """Return kibitzer with another rule for looks; without `hold`, the policy cannot leap.
 
-    One in `every` looks goes to the arms in turn: also to arms with enough observations if `always`
-    is true, or to the least observed arm if `least_observed` is true. The other looks go to the arm
-    with the smallest w O d + log O. Here O is the number of observations of the arm, d is the
-    divergence of its mean from the leader's mean, and w is `weight` divided by 1 + log(1 + t / rF)
-    and by 1 + log(t / F) / c, where t is the stage, F is one more than the number of looks,
-    r = `rare` and c = `clock`.
+    One in `every` looks is for the next arm in turn. This look goes to the next arm if that arm has
+    too few observations or if `always` is true. If `least_observed` is true, this look goes to the
+    least observed arm instead. All other looks go to the arm with the smallest w O d + log O. Here O
+    is the number of observations of the arm, and d is the divergence of its mean from the leader's
+    mean. The weight w is `weight` divided by 1 + log(1 + t / rF) and by 1 + log(t / F) / c, where t
+    is the stage, F is one more than the number of looks, r = `rare` and c = `clock`.
     """
 
     def look(params: Any, state: Any, stage: int, rng: Any) -> int:
@@ -148,7 +148,7 @@ def make_variant(
 
 
 def make_former() -> Any:
-    """Return kibitzer with its former index, which counts all looks but not the looks at each arm."""
+    """Return kibitzer with its former index, whose logarithm uses the total number of looks."""
 
     def index(params: Any, stage: int, stats: Any, arm: int, mean: float) -> float:
         n = stats.n_observed[arm]
@@ -162,7 +162,7 @@ def make_former() -> Any:
 
 @kb.jit
 def find_least_observed(counts: Any) -> int:
-    """Return the arm with the fewest observations, among the arms that have any."""
+    """Return the least observed arm among the arms with at least one observation."""
     found = -1
     for arm in range(counts.size):
         if counts[arm] > 0 and (found < 0 or counts[arm] < counts[found]):
@@ -232,7 +232,7 @@ TAIL_VARIANTS = {
 
 
 class Setting(NamedTuple):
-    """A random problem with one kind of looks: active, uniform (passive, equal weights) or unfair."""
+    """A random problem with active looks, or with passive looks of uniform or unfair weights."""
 
     looks: str
     rate: float
@@ -264,7 +264,7 @@ def simulate_regret(
     return data.final_regret.values
 
 
-def paper(runs: int) -> None:
+def report_paper(runs: int) -> None:
     """Print the regret of kibitzer on the problems in `PAPER`."""
     print("setting, T = 10^4 | kibitzer ± s.e. (q90/q99) | in the search")
     for name, (means, rate, horizon, earlier) in PAPER.items():
@@ -304,7 +304,7 @@ def draw_settings(ensemble: str, n_active: int, n_passive: int) -> list[Setting]
     return settings
 
 
-def search(settings: list[Setting], variants: dict[str, Any], runs: int) -> None:
+def report_search(settings: list[Setting], variants: dict[str, Any], runs: int) -> None:
     """Print the mean regret and the 99 % quantile of each variant, relative to kibitzer."""
     logs, errors, tails = [], [], []
     settings = [setting for setting in settings if setting.rate > 0]
@@ -337,7 +337,7 @@ def search(settings: list[Setting], variants: dict[str, Any], runs: int) -> None
             )
 
 
-def tail(variants: dict[str, Any], runs: int) -> None:
+def report_tail(variants: dict[str, Any], runs: int) -> None:
     """Print the mean and the largest regret of many runs on the hard problems."""
     for problem, means in HARD_PROBLEMS.items():
         print(f"{problem}, {runs} runs:")
@@ -356,7 +356,7 @@ def tail(variants: dict[str, Any], runs: int) -> None:
             )
 
 
-def verdict(settings: list[Setting], runs: int) -> None:
+def report_verdict(settings: list[Setting], runs: int) -> None:
     """Print the regret of all policies in each setting, and the geometric means of their ratios."""
     policies = {"kibitzer": kb.kibitzer, **PAPER_POLICIES, **OTHER_POLICIES}
     rows = []
@@ -386,7 +386,7 @@ def verdict(settings: list[Setting], runs: int) -> None:
 
 
 def print_verdict(label: str, rows: list[dict[str, float]]) -> None:
-    """Print the geometric means of ratios of mean regret; each row has the policies of a setting."""
+    """Print the geometric means of ratios of mean regret; a row has the mean regrets of a setting."""
 
     def geometric_mean(ratios: list[float]) -> float:
         return math.exp(np.mean(np.log(ratios)))
@@ -412,9 +412,15 @@ def select_variants(variants: dict[str, Any], names: list[str] | None) -> dict[s
 def main() -> None:
     """Run the parts that the command line requests."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--runs", type=int, default=1000, help="runs of a setting of 10^4 stages")
-    parser.add_argument("--settings", type=int, default=63, help="settings with active looks")
-    parser.add_argument("--passive", type=int, default=24, help="settings per kind of passive looks")
+    parser.add_argument(
+        "--runs", type=int, default=1000, help="number of runs of a setting of 10^4 stages"
+    )
+    parser.add_argument(
+        "--settings", type=int, default=63, help="number of settings with active looks"
+    )
+    parser.add_argument(
+        "--passive", type=int, default=24, help="settings of each kind of passive looks"
+    )
     parser.add_argument("--only", choices=("paper", "search", "tail", "verdict"))
     parser.add_argument(
         "--variant", action="append", help="a variant for search and tail; repeatable (default: all)"
@@ -422,14 +428,14 @@ def main() -> None:
     arguments = parser.parse_args()
     runs, n_settings = arguments.runs, (arguments.settings, arguments.passive)
     if arguments.only in (None, "paper"):
-        paper(20 * runs)
+        report_paper(20 * runs)
     if arguments.only in (None, "search"):
         variants = select_variants(VARIANTS, arguments.variant)
-        search(draw_settings("search", *n_settings), variants, runs)
+        report_search(draw_settings("search", *n_settings), variants, runs)
     if arguments.only in (None, "tail"):
-        tail(select_variants(TAIL_VARIANTS, arguments.variant), 10 * runs)
+        report_tail(select_variants(TAIL_VARIANTS, arguments.variant), 10 * runs)
     if arguments.only in (None, "verdict"):
-        verdict(draw_settings("verdict", *n_settings), runs)
+        report_verdict(draw_settings("verdict", *n_settings), runs)
 
 
 if __name__ == "__main__":

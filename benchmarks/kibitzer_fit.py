@@ -2,19 +2,20 @@
 
 `python benchmarks/kibitzer_fit.py gaussian results.json` simulates kibitzer with Gaussian rewards in
 random settings and saves the mean regrets in the given file. Settings have 2 to 30 arms, equal or
-unequal gaps, T from 10³ to 10⁶, and no, few, enough or plenty of looks, steady or early. The script
-then prints the coefficients for `kibitz.planning.kibitzer.COEFFICIENTS`, fitted by weighted least
-squares. It takes about ten minutes. benchmarks/fluid.py measures the accuracy of the coefficients on
-other settings.
+unequal gaps and T from 10³ to 10⁶. They have no, few, enough or plenty of looks, which arrive at a
+steady rate or early in the run. The script then prints the coefficients for
+`kibitz.planning.kibitzer.COEFFICIENTS`, fitted by weighted least squares. It takes about ten minutes.
+benchmarks/fluid.py measures the accuracy of the coefficients on other settings.
 
 `python benchmarks/kibitzer_fit.py clicks results.json [tests.csv]` does the same for rewards 0 or 1.
-It simulates kibitzer, with looks of its own choice and with passive uniform looks, and Thompson
-sampling. Settings have 2 to 20 arms, rates from 0.6 % to 50 %, T from 10³ to 10⁵, and no looks or
-looks at rates from 0.001 to 1. The script prints `kibitz.planning.bernoulli.CONSTANTS`. It then
+It simulates Thompson sampling with active looks, and kibitzer with active looks and with passive
+uniform looks. Settings have 2 to 20 arms, rates from 0.6 % to 50 %, T from 10³ to 10⁵, and no looks
+or looks at rates from 0.001 to 1. The script prints `kibitz.planning.bernoulli.CONSTANTS`. It then
 measures the accuracy of these constants on fresh settings (T up to 2·10⁵) and, if a file is given, on
-real A/B tests: the numbers in `kibitz.planning.bernoulli.ACCURACY`. The file has the columns test,
-arm, impressions and clicks, such as the Upworthy Research Archive (Matias et al. 2021). No constant
-is fitted to the file. It takes about twenty minutes on two cores.
+real A/B tests. The results are the numbers in `kibitz.planning.bernoulli.ACCURACY`. The file must
+have the columns test, arm, impressions and clicks; one such file is the Upworthy Research Archive
+(Matias et al. 2021). No constant is fitted to this file. The script takes about twenty minutes on two
+cores.
 """
 
 import csv
@@ -34,7 +35,7 @@ CLICK_STAGES = 600_000  # the total number of stages of all runs of a setting wi
 CLICK_SEED, FRESH_SEED = 21, 22
 TEST_HORIZON, TEST_RUNS, TEST_RATES = 20_000, 24, (0.0, 0.01, 0.1)
 MIN_CLICKS = 20  # real tests with fewer clicks are left out
-NOISE = 0.1  # the relative error of the formula that the weights of the fit assume
+NOISE = 0.1  # relative error of the formula; the weights of the fit assume this value
 
 # ------------------------------------------------------------------------------- Gaussian rewards
 
@@ -90,7 +91,7 @@ def fit_gaussian(file: Path) -> None:
 
 
 def fit(results: list[dict[str, Any]]) -> None:
-    """Print the coefficients, their ranges and the quality of the fit."""
+    """Fit the coefficients; print them, the ranges of the predictors and the errors of the fit."""
     from kibitz.planning import kibitzer
     from kibitz.planning.prediction import _early_looks, early_scale
 
@@ -124,7 +125,7 @@ def fit(results: list[dict[str, Any]]) -> None:
 
 
 def random_clicks(rng: np.random.Generator, max_log_horizon: float) -> dict[str, Any]:
-    """Return a random setting: the rates of the arms, the horizon and the rate of looks."""
+    """Return a random setting of clicks: rates of the arms, horizon and rate of looks."""
     while True:
         n_arms = int(2 * 10.5 ** rng.random())
         horizon = int(10 ** rng.uniform(3, max_log_horizon))
@@ -143,8 +144,8 @@ def random_clicks(rng: np.random.Generator, max_log_horizon: float) -> dict[str,
 def real_tests(file: Path) -> list[dict[str, Any]]:
     """Return settings whose rates are drawn from the posterior distributions of real tests.
 
-    The tests are a random half of the tests in the file. The prior has the relative standard
-    deviation τ between the arms of a test, estimated from all tests of this half.
+    The function uses a random half of the tests in the file. In the prior, the rates of the arms of a
+    test have the relative standard deviation τ, which is estimated from all tests of this half.
     """
     tests: dict[int, list[tuple[int, int]]] = {}
     with file.open(newline="") as lines:
@@ -195,7 +196,7 @@ def simulate_clicks(setting: dict[str, Any], seed: int, runs: int) -> dict[str, 
 
 
 def fit_clicks(file: Path, tests: Path | None) -> None:
-    """Simulate the settings that are not in the file yet, then print constants and accuracy."""
+    """Simulate the settings that are not in the file yet; print the fitted constants and accuracy."""
     results = json.loads(file.read_text()) if file.exists() else {}
     rng, fresh = np.random.default_rng(CLICK_SEED), np.random.default_rng(FRESH_SEED)
     settings = {

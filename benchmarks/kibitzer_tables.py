@@ -56,7 +56,7 @@ def ell(x, beta):
 
 @jit
 def denominator(u, table):
-    """Return D(u)."""
+    """Return D(u), the denominator in the boundary g of a table."""
     if table == FROM_ZERO:
         return u
     return min(u + B, (2 + B) * u) if table == ACTIVE else u + B
@@ -64,7 +64,7 @@ def denominator(u, table):
 
 @jit
 def lower_exponents(v, zeta, beta, times, slopes, table):
-    """Return lower bounds on λg(u) − uλ²/2: one row per interval of the grid, and one beyond it."""
+    """Return lower bounds on λg(u) − uλ²/2: a row per interval of the grid, and a row beyond it."""
     rows = np.empty((times.size, slopes.size))
     root = np.sqrt(zeta)
     for i in range(times.size - 1):
@@ -110,7 +110,7 @@ def solve_weights(matrix, costs, max_steps):
 
 @jit
 def crossing(kappa, v, zeta, beta, table, n_times=200, n_slopes=56):
-    """Return a certified bound on the probability of a crossing from u = κ on."""
+    """Return a certified bound on the probability that the walk S exceeds g at any time u ≥ κ."""
     root, end = np.sqrt(zeta), 160.0 if table == FROM_ZERO else 60.0  # no bound is below e^{-end/2}
     highest = np.sqrt(2 * ell(1 + B * v / denominator(kappa, table), beta) / kappa) + root
     times = np.exp(np.linspace(np.log(kappa), np.log(max(4 * kappa, end / zeta)), n_times + 1))
@@ -133,7 +133,7 @@ def crossing(kappa, v, zeta, beta, table, n_times=200, n_slopes=56):
 
 
 def chords(s: float, start: float, beta: float, gamma: float = 1.05) -> float:
-    """Return a bound on the probability of crossing the boundary of p_0 before `start`, by chords."""
+    """Return a bound, by chords, on the probability that the walk S exceeds g before time `start`."""
     tau = math.tanh(math.log(gamma) / 4)
     levels = ell(1 + B * s * gamma ** np.arange(2001.0) / start, beta)
     terms = np.exp(-(1 - tau**2) * levels)
@@ -142,7 +142,7 @@ def chords(s: float, start: float, beta: float, gamma: float = 1.05) -> float:
 
 
 def from_zero(s: float, beta: float) -> float:
-    """Return a certified value of p_0(s)."""
+    """Return a certified bound p_0(s) on the probability that S exceeds g at any time u > 0."""
     start = 1e-4 * min(1.0, s)
     later = crossing(start, s, 1.0, beta, FROM_ZERO, 240, 64)
     return min(1.0, later + chords(s, start, beta))
@@ -150,7 +150,7 @@ def from_zero(s: float, beta: float) -> float:
 
 def encode(values: Floats) -> NDArray[np.int16]:
     """Round values up; return their logarithms as differences along the last axis."""
-    # The probability decreases along this axis, so an earlier bound stays valid.
+    # The probability decreases along this axis, so each bound is valid for all later entries too.
     falling = np.minimum.accumulate(values, axis=-1)
     logs = np.floor(-STEPS_PER_UNIT * np.log(np.maximum(falling, math.exp(-MAX_LOG))) * (1 - 1e-9))
     return np.diff(logs.astype(np.int16), axis=-1, prepend=np.int16(0))

@@ -34,7 +34,7 @@ def make_agent(url, name="bench"):
 
 
 def measure_rate(work, n, seconds):
-    """Return operations per second, for a function that does n operations per call."""
+    """Call a function for some seconds; return operations per second, with n operations per call."""
     n_done, start = 0, time.perf_counter()
     while (elapsed := time.perf_counter() - start) < seconds:
         work()
@@ -124,7 +124,7 @@ def measure_medians(agent, n=200):
 
 
 def report_large_agent(url, n):
-    """Print times and memory of kibitzer while it makes n decisions, and of reads at the end."""
+    """Print time and memory of an agent during n decisions, and of reads after the decisions."""
     rng, means = np.random.default_rng(1), dict(zip(ARMS, np.linspace(0.10, 0.12, 5), strict=True))
     agent = kibitz.agent(url, "bench", arms=ARMS, rewards="bernoulli", seed=1)
     start, n_done, next_print = time.perf_counter(), 0, n // 1000
@@ -170,7 +170,7 @@ def report_large_agent(url, n):
 
 
 def report_four_processes(folder, seconds):
-    """Print the rate of four processes on one file, and the share of each process."""
+    """Print the asks per second of four processes on one file, and the share of each process."""
     url = folder / "four.db"
     make_agent(url).close()
     counts = []
@@ -219,7 +219,7 @@ def run_clients(url, n, seconds):
 
 
 def report_load(name, url, seconds, sizes=(1, 8, 64)):
-    """Print operations per second with several clients."""
+    """Print operations per second and latency for each number of clients."""
     make_agent(url).close()
     for n in sizes:
         rate, p50, p99 = run_clients(url, n, seconds)
@@ -248,7 +248,7 @@ def run_postgresql():
 def stop_postgresql(server):
     """Stop PostgreSQL at once and delete its data.
 
-    `cleanup` fails if the server ends while `cleanup` stops it, so wait for the end first.
+    `cleanup` fails if the server ends during `cleanup`, so wait until the server has ended.
     """
     process = server.get_postmaster_info().process
     with contextlib.suppress(ProcessLookupError):
@@ -259,9 +259,9 @@ def stop_postgresql(server):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("folder", nargs="?", help="on the disk to measure (default: temporary)")
-    parser.add_argument("--quick", action="store_true", help="a tenth of everything")
-    parser.add_argument("--only-million", action="store_true", help="only the million decisions")
+    parser.add_argument("folder", nargs="?", help="folder on the measured disk (default: temporary)")
+    parser.add_argument("--quick", action="store_true", help="run a tenth of the work")
+    parser.add_argument("--only-million", action="store_true", help="make only the million decisions")
     arguments = parser.parse_args()
     seconds, n = (0.3, 100_000) if arguments.quick else (2.0, 1_000_000)
     with tempfile.TemporaryDirectory(dir=arguments.folder) as name:

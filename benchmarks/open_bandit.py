@@ -1,9 +1,9 @@
-"""Evaluate policies on the Open Bandit sample, whose truth is partly known.
+"""Evaluate policies on the Open Bandit sample, and check one estimate against a second log.
 
 The sample (Saito, Aihara, Matsutani and Narita, 2021) ships in the wheel of the package `obp`; it is
-not part of kibitz. For each campaign it has 10,000 impressions with uniformly random items, a bucket
-of passive looks, and 10,000 impressions of Thompson sampling (BTS). The second log says what BTS
-really earned, so the estimate from the first log can be checked. Run
+not part of kibitz. For each campaign, one log has 10,000 impressions of uniformly random items, like
+a bucket of passive looks. A second log has 10,000 impressions of Thompson sampling (BTS). It shows
+how much BTS really earned, so it can check the estimate from the first log. Run
 
     pip download --no-deps --only-binary :all: obp
     python benchmarks/open_bandit.py obp-*.whl
@@ -27,7 +27,7 @@ DELTA = 0.05
 
 
 def read_log(wheel: zipfile.ZipFile, policy: str, campaign: str) -> dict[str, list]:
-    """Return the items, clicks and probabilities of a log; an arm is an item in a position."""
+    """Return the arms, items, clicks and probabilities of a log; an arm is an item at a position."""
     content = wheel.read(f"obp/dataset/obd/{policy}/{campaign}/{campaign}.csv").decode()
     rows = list(csv.DictReader(io.StringIO(content)))
     n_positions = len({row["position"] for row in rows})

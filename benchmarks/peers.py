@@ -1,17 +1,19 @@
-"""Benchmark other bandit libraries on the same job; a part of `make bench`.
+"""Benchmark other bandit libraries on one job; `make bench` runs this script.
 
 The job is UCB on five Gaussian arms of unit variance without looks, for 10^4 stages. Each library has
 its own virtual environment, created at the first use, and runs there in its own process on one
 thread. The time covers the simulation including the drawing of rewards, but not imports and
-construction. One repetition is one run with its own seed. If a library does not install or run, the
-script reports this and continues with the other libraries. The regret in these runs is computed from
-the noisy rewards, because not every library reports its pulls, so its standard error is large.
+construction. One repetition is one run with its own seed. If a library cannot be installed or run,
+the script reports the error and continues with the other libraries. Not every library reports its
+pulls, so the regret in these runs is computed from the noisy rewards and has a large standard error.
+
+The command
 
     python benchmarks/peers.py regret
 
-compares four libraries under the same noise instead: their policies play in kibitz, through the
-adapters in examples/peers/, next to the policy of kibitz with the same formula. The script prints the
-table of docs/against.md. The libraries must be installed (the extra `peers`).
+compares four libraries under equal noise instead. Their policies play in kibitz, through the adapters
+in examples/peers/, next to the policy of kibitz with the same formula. The command prints the table
+of docs/against.md. It needs the libraries (the extra `peers`).
 """
 
 import contextlib
@@ -66,11 +68,14 @@ ONE_THREAD |= {
 }
 
 
-def prepare_smpybandits(horizon, seed):
-    """Prepare the library's own Evaluator in one process, including the storage of its results.
+# Each function below returns two functions: one plays the job, and one returns the total reward.
 
-    The option cache_rewards draws all rewards of a run at once, which is faster; the time includes
-    this. The library uses numba for KL-UCB and joblib for many runs; neither matters here.
+
+def prepare_smpybandits(horizon, seed):
+    """Prepare the library's own Evaluator in one process; its time includes storing the results.
+
+    The option cache_rewards draws all rewards of a run at once, which is faster. The time includes
+    this drawing. The library uses numba for KL-UCB and joblib for many runs; neither matters here.
     """
     import numpy as np
     from SMPyBandits.Arms import UnboundedGaussian
@@ -100,10 +105,10 @@ def prepare_smpybandits(horizon, seed):
 def prepare_mabwiser(horizon, seed):
     """Prepare a loop of `predict` and `partial_fit`, the documented way to learn online.
 
-    The library does not draw rewards. NumPy draws all the noise at once; the time includes this. Both
-    methods accept batches, and the library's Simulator replays logged data in batches. Batches do not
-    help here, because each decision depends on the previous reward. The library runs one job, its
-    default.
+    The library does not draw rewards. NumPy draws all the noise at once, within the measured time.
+    Both methods accept batches, and the library's Simulator replays logged data in batches. Batches
+    do not help here, because each decision depends on the previous reward. The library uses one job,
+    which is its default.
     """
     import numpy as np
     from mabwiser.mab import MAB, LearningPolicy
@@ -127,8 +132,9 @@ def prepare_mabwiser(horizon, seed):
 def prepare_coba(horizon, seed):
     """Prepare a quiet Experiment in one process that stores its results in memory.
 
-    The library's simulations draw the rewards of all arms at each stage. Its batches are not used:
-    decisions in a batch are made before any reward of the batch is known, which is another problem.
+    The library's simulations draw the rewards of all arms at each stage. The benchmark does
+    not use the library's batches, because all decisions of a batch are made before any of its rewards
+    is known. This is a different problem.
     """
     from coba import BanditUCBLearner, Environments, Experiment
 
@@ -269,7 +275,7 @@ def run(command: list, timeout: float = TIMEOUT_SECONDS, **options) -> str:
 def make_environment(
     peer: str, requirements: list[str], folder: Path, log: Callable[[str], None]
 ) -> Path:
-    """Return the Python program of an environment; create the environment if necessary."""
+    """Return the Python program of a virtual environment; create the environment if necessary."""
     environment = (folder / peer.lower()).absolute()
     python = environment / "bin" / "python"
     complete_marker = environment / "complete"
@@ -308,12 +314,12 @@ ROOT = Path(__file__).absolute().parents[1]
 ADAPTERS = ROOT / "examples" / "peers"
 REGRET_TIMEOUT_SECONDS = 1800
 PAIRED_HORIZON, PAIRED_RUNS = 1000, 200
-TIMED_RUNS = 10  # a call of `simulate` takes about 10 ms besides its stages
+TIMED_RUNS = 10  # per call of `simulate`; the fixed cost of a call is about 10 ms
 SIMILAR_POLICY = {"use_bayesianbandits": "thompson"}  # all other adapters play UCB
 
 
 class FirstArm:
-    """An object that does nothing, for the cost of a stage of `python_policy`."""
+    """A policy that always pulls arm 0, to measure the cost of `python_policy` itself."""
 
     def __init__(self, n_arms):
         pass
@@ -326,21 +332,21 @@ class FirstArm:
 
 
 def measure_regret(folder: Path, log: Callable[[str], None] = print) -> list[str]:
-    """Return the lines of `compare_regret`, from an environment with kibitz and the extra `peers`."""
+    """Run `compare_regret` in an environment with the extra `peers`; return the printed lines."""
     try:
         python = make_environment("adapters", ["--editable", f"{ROOT}[peers]"], folder, log)
         log("comparing the regret under equal noise")
         command = [python, "-I", Path(__file__).absolute(), "regret"]
         settings = os.environ | ONE_THREAD | {"MPLBACKEND": "Agg"}
         output = run(command, REGRET_TIMEOUT_SECONDS, cwd=python.parents[1], env=settings)
-        # SMPyBandits prints in the worker processes too
+        # SMPyBandits also prints messages in the worker processes.
         return [line for line in output.splitlines() if line.startswith(("|", "loop"))]
     except (OSError, RuntimeError) as error:
         return [str(error)]
 
 
 def compare_regret():
-    """Print the regret of policies of other libraries and of kibitz, run by run on the same noise."""
+    """Print a table that compares policies of other libraries with kibitz on the same noise."""
     import kibitz
 
     setting = kibitz.gaussian(MEANS), kibitz.bandit()
@@ -371,7 +377,7 @@ def compare_regret():
 
 
 def time_stage(setting, policy) -> float:
-    """Return the CPU time of a stage in microseconds, the shorter of two calls in this process."""
+    """Return the CPU time per stage in microseconds, the smaller of two measurements."""
     import kibitz
 
     def play():
@@ -387,7 +393,7 @@ def time_stage(setting, policy) -> float:
 
 
 def main():
-    """Measure one library; `measure` runs this script in the library's environment."""
+    """Run `compare_regret`, or measure the library that the command line names."""
     if sys.argv[1:] == ["regret"]:
         compare_regret()
         return

@@ -58,7 +58,7 @@ def run_service(url, listener):
 
 
 class ServerProcess:
-    """A server in a process forked from this process, so that it starts quickly."""
+    """A server in a process that is forked from this process, which makes the start fast."""
 
     def __init__(self, work, *arguments, port=0):
         from kibitz.live.service.server import listen
@@ -74,7 +74,7 @@ class ServerProcess:
         listener.close()
         wait_for(self.port)
 
-    def cpu(self):
+    def read_cpu_seconds(self):
         """Return the CPU time of the server so far, in seconds."""
         words = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
@@ -142,7 +142,7 @@ def request_empty(client_id):
 
 
 def request_decisions(client_id):
-    """Yield asks (with a key) and tells in alternation; the caller sends back each answer."""
+    """Yield asks and tells in turn; the caller sends the answer to each ask into the generator."""
     path, n = "/v1/agents/bench", 0
     while True:
         n += 1
@@ -167,13 +167,14 @@ async def run_clients(port, make_requests, n_clients, seconds):
 
 
 def measure(program, make_requests, n_clients, seconds):
-    """Return requests per second, p50 and p99 in ms, and server CPU time per request in µs."""
+    """Return requests per second, p50 and p99 latency in ms, and server CPU per request in µs."""
     asyncio.run(run_clients(program.port, make_requests, n_clients, 0.2))
-    cpu, start = program.cpu(), time.perf_counter()
+    cpu, start = program.read_cpu_seconds(), time.perf_counter()
     times = asyncio.run(run_clients(program.port, make_requests, n_clients, seconds))
     elapsed = time.perf_counter() - start
     p50, p99 = 1e3 * np.quantile(times, [0.5, 0.99])
-    return len(times) / elapsed, p50, p99, 1e6 * (program.cpu() - cpu) / len(times)
+    cpu = program.read_cpu_seconds() - cpu
+    return len(times) / elapsed, p50, p99, 1e6 * cpu / len(times)
 
 
 def report_load(name, url, seconds, turns=3):
@@ -265,8 +266,8 @@ def report_kills(name, url, file, n_clients, n_kills, n_visits):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("folder", nargs="?", help="on the disk to measure (default: temporary)")
-    parser.add_argument("--quick", action="store_true", help="a tenth of everything")
+    parser.add_argument("folder", nargs="?", help="folder on the measured disk (default: temporary)")
+    parser.add_argument("--quick", action="store_true", help="run a tenth of the work")
     arguments = parser.parse_args()
     seconds, kills, n_visits = (0.6, 2, 20) if arguments.quick else (4.5, KILLS, 100)
     with tempfile.TemporaryDirectory(dir=arguments.folder) as name, run_postgresql() as server:

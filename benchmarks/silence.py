@@ -1,11 +1,11 @@
-"""What should a policy see of decisions whose reward may still come? Compare three rules.
+"""Compare three rules for how a policy counts decisions whose rewards may still come.
 
 Clicks are reported after a delay; a missing click is known only when the patience ends. The rules are
 
-- silence at once: a pending decision counts as no click, and a click corrects it;
+- silence at once: a pending decision counts as no click, and a later click corrects the count;
 - pending pulls: a pending decision counts in the width of the index, not in the mean (the rule for
   agents without `silence`, see `kibitz.live.agent.pending`);
-- settled only: the mean is over settled decisions, and all later decisions count as pending pulls.
+- settled only: the mean is over settled decisions, and all other decisions count as pending pulls.
 
 Run `python benchmarks/silence.py`; it takes a few minutes.
 """

@@ -1,7 +1,7 @@
 """Benchmark the simulator: stages, start-up, cores, leaps and other libraries (`make bench`).
 
-The floor is a compiled loop that only draws one standard normal number per stage, with the same
-generator and numba's own method. The cases of a table take turns in one process. The script reports
+The floor is a compiled loop that only draws one standard normal number per stage, with the generator
+of kibitz and numba's own method. The cases of a table take turns in one process. The script reports
 the smallest CPU time and the smallest wall time of each case, because machines are noisy. Ratios
 refer to the floor of the same run. The output is printed and written to docs/performance.txt.
 """
@@ -100,7 +100,7 @@ def python_ucb(rng):
 
 
 def make_hand_written_cases(folder):
-    """Return the cases of UCB and UCB1-Double written in C++, or no cases without a compiler."""
+    """Return cases for UCB and UCB1-Double written in C++; without a compiler, return no cases."""
     compiler = os.environ.get("CXX") or shutil.which("g++") or shutil.which("clang++")
     if compiler is None:
         report("UCB by hand in C++: skipped, because there is no compiler (g++, clang++ or $CXX)")
@@ -123,7 +123,7 @@ def make_hand_written_cases(folder):
 
 
 def make_job(policy, feedback, means, horizon=HORIZON, runs=RUNS, leap=False):
-    """Return a job whose kernel is compiled."""
+    """Return a job whose kernel is already compiled, so its measured time excludes compilation."""
     problem = kibitz.gaussian(means)
     setting = (policy, problem, feedback, horizon, log_spaced(horizon), 1)
     job = Job(None, *setting, 0, runs, leap, kernel="specialised")
@@ -132,7 +132,7 @@ def make_job(policy, feedback, means, horizon=HORIZON, runs=RUNS, leap=False):
 
 
 def make_case(job):
-    """Return a function that plays a job, and its number of stages."""
+    """Return a case: a function that plays the job, and the number of stages that it plays."""
     return lambda: play(job), job.end_run * job.horizon
 
 
@@ -147,7 +147,7 @@ def measure_call(function):
 
 
 def measure(cases, repetitions):
-    """Return the CPU times and wall times per stage of each case, in ns; cases take turns."""
+    """Run the cases in turn; return the CPU times and wall times per stage of each case, in ns."""
     times = {label: ([], []) for label in cases}
     for _ in range(repetitions):
         for label, (function, stages) in cases.items():
@@ -178,7 +178,7 @@ def report_times(times, floor_ns):
 
 
 def report_policies(folder):
-    """Report the cost of a stage with five arms; return the times and the floor."""
+    """Report the time per stage of each policy with five arms; return the times and the floor."""
     cases = make_floor_cases() | make_hand_written_cases(folder)
     for name, make in POLICIES.items():
         feedback = BANDIT if name in {"ucb", "ocucb", "kl_ucb"} else ACTIVE
@@ -201,7 +201,7 @@ def report_policies(folder):
 
 
 def report_arms(floor_ns):
-    """Report the cost of a stage with 2 to 5000 arms and means from 1 to 0; return the times."""
+    """Report the time per stage with 2 to 5000 arms and means from 1 to 0; return the times."""
     cases, numbers = {}, {}
     for name, feedback in MANY_ARMS.items():
         for n_arms, runs in {2: RUNS, 5: RUNS, 50: 40, 500: 10, 5000: 1}.items():
@@ -223,7 +223,7 @@ def report_arms(floor_ns):
 
 
 def make_sparse_graph(n_arms, n_neighbours):
-    """Return a graph in which each arm shows itself and arms that are drawn at random."""
+    """Return a graph in which each arm shows itself and `n_neighbours` random arms."""
     rng = np.random.default_rng(1)
     rows = np.repeat(np.arange(n_arms), n_neighbours)
     columns = (rows + rng.integers(1, n_arms, rows.size)) % n_arms
@@ -232,7 +232,7 @@ def make_sparse_graph(n_arms, n_neighbours):
 
 
 def report_graphs():
-    """Report the cost of a stage on graphs, relative to the same arms without a graph."""
+    """Report the time per stage with and without a graph; return the ratio of both for each case."""
     pairs = {
         "ucb, 10 arms": (10, RUNS, kibitz.ucb()),
         "kibitzer, 10 arms": (10, RUNS, kibitz.kibitzer()),
@@ -257,7 +257,7 @@ def report_graphs():
 
 
 def report_cores():
-    """Report the speed-up of simulations and of the floor on all cores; return the ratios."""
+    """Report how much faster simulations and the floor run on all cores; return the speed-ups."""
     cores = os.cpu_count() or 1
     rngs = [np.random.Generator(np.random.SFC64(n)) for n in range(cores)]
     problem, policies = kibitz.gaussian(FIVE_MEANS), [POLICIES[name]() for name in MANY_ARMS]
@@ -373,7 +373,7 @@ def report_starts():
 
 
 def report_leaps():
-    """Report the CPU time of runs that leap."""
+    """Report the CPU time per run of the leaping engine."""
     report(
         f"\n{'Leaping: CPU ms per run':40}" + "".join(f"{f'T = 10^{e}':>10}" for e in (4, 6, 9, 12))
     )
@@ -404,7 +404,7 @@ def measure_leap(policy, feedback, means, exponent, runs):
 
 
 def report_peers(folder, floor_ns, ucb):
-    """Report the speed of other libraries."""
+    """Report the speed of other libraries and the regret of their policies."""
     results = peers.measure(folder, lambda line: print(f"    ({line})", flush=True))
     report("\nOther libraries, UCB on the same five arms, one core; each in its own environment")
     report(f"{'':40} {'CPU ns':>9} {'median':>9} {'wall ns':>9} {'x floor':>9} {'x kibitz':>9}")
@@ -491,7 +491,12 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--no-peers", action="store_true", help="skip the other libraries")
     folder = Path(__file__).parent / ".peers"
-    parser.add_argument("--folder", type=Path, default=folder, help="folder of their environments")
+    parser.add_argument(
+        "--folder",
+        type=Path,
+        default=folder,
+        help="folder of the virtual environments of the other libraries",
+    )
     arguments = parser.parse_args()
     date = time.strftime("%Y-%m-%d")
     report(f"{read_processor()}, {os.cpu_count()} cores; {platform.system()}; {date}")

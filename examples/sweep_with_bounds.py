@@ -1,4 +1,4 @@
-"""Print the regret of UCB against the rate of looks, between a lower and an upper bound."""
+"""Print the regret of UCB for several rates of looks, with a lower and an upper bound."""
 
 import kibitz
 from kibitz.bounds import lower, upper

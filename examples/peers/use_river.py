@@ -1,4 +1,4 @@
-"""UCB of river. With delta = √3 its index is that of `kibitz.ucb`: mean + √(6 log t / n)."""
+"""UCB of river; with delta = √3, it has the index of `kibitz.ucb`: mean + √(6 log t / n)."""
 
 import math
 from importlib.metadata import version

@@ -1,4 +1,4 @@
-"""UCB of SMPyBandits. With alpha = 12 its index is that of `kibitz.ucb`: mean + √(6 log t / n)."""
+"""UCB of SMPyBandits; with alpha = 12, it has the index of `kibitz.ucb`: mean + √(6 log t / n)."""
 
 import random
 from importlib.metadata import version

@@ -69,7 +69,7 @@ def test_report_events_export_check_and_list(agent, tmp_path):
     assert agent("list", "--json") == (0, '{"agents": ["checkout"]}\n', "")
 
 
-def test_verdict(agent):
+def test_the_verdict_is_printed(agent):
     agent("observe", "checkout", "blue", "1")
     code, out, _ = agent("verdict", "checkout")
     assert code == 0
@@ -127,7 +127,7 @@ def test_error_names_the_argument_and_the_value(agent, args, message_parts):
 
 
 def test_create_declares_the_rewards(agent):
-    """Without --policy, the policy is kibitzer for the rewards; other rewards are errors."""
+    """The default policy is kibitzer for the declared rewards; invalid declarations are errors."""
     assert agent("create", "clicks", "--arms", "a,b", "--rewards", "bernoulli")[0] == 0
     code, out, _ = agent("report", "clicks", "--json")
     data = json.loads(out)
@@ -191,7 +191,7 @@ def test_rehearsal_prints_and_plots(kibitz, tmp_path):
 
 @pytest.fixture
 def log_file(tmp_path):
-    """Return the name of a file with a log of 400 clicks."""
+    """Return the path of a log with 400 rewards of 0 or 1."""
     file = tmp_path / "clicks.csv"
     lines = [f"{'xy'[n % 2]},{int(n % 10 < (6 if n % 2 else 3))}" for n in range(400)]
     file.write_text("\n".join(["arm,reward", *lines]))
@@ -215,7 +215,7 @@ def test_plan_from_a_log_of_clicks_averages_over_plausible_rates(kibitz, log_fil
 
 
 def test_plan_from_a_log_of_other_rewards_has_confidence_sequences(kibitz, log_file):
-    """Rewards of 0 and 2 are not clicks; the plan uses their own units."""
+    """Rewards of 0 and 2 are not clicks, so the plan gives regret in the unit of the rewards."""
     log_file.write_text(log_file.read_text().replace(",1", ",2"))
     code, out, err = kibitz(
         "plan", "--horizon", "10000", "--log", log_file, "--cost", "0.01", "--json"
@@ -314,7 +314,7 @@ def test_rehearse_with_a_bucket(kibitz, tmp_path):
 
 
 def write_history(path, n, **bad_rows):
-    """Write a CSV file with n rows; `bad_rows` are texts of rows by the names row1, row2, ..."""
+    """Write a CSV file with n rows; an argument such as row7="text" replaces row 7."""
     rows = [f"{('blue', 'green')[k % 2]},{k % 3},visitor-{k}" for k in range(n)]
     for name, text in bad_rows.items():
         rows[int(name.removeprefix("row"))] = text
@@ -327,7 +327,7 @@ def count_looks(store):
 
 
 def test_import_counts_each_row_once_and_resumes(agent, tmp_path):
-    """The error names the line of a wrong row; its transaction counts nothing; a repeat resumes."""
+    """An invalid row rolls back its transaction; a repeated import resumes at this transaction."""
     store, file = tmp_path / "shop.db", tmp_path / "history.csv"
     write_history(file, 2500, row1700="pink,1,visitor-x")
     code, out, error = agent("import", "checkout", file)
@@ -384,7 +384,7 @@ def test_import_rejects_other_files_and_large_rewards(agent, tmp_path):
 
 
 def interrupt_call(monkeypatch, place, name, n=1, *, after=False):
-    """Let Ctrl-C come at the n-th call of a function: before the call, or after it."""
+    """Raise KeyboardInterrupt before the n-th call of a function, or after it if `after` is true."""
     function, n_calls = getattr(place, name), 0
 
     def call(*args, **kwargs):

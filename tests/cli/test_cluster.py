@@ -28,7 +28,7 @@ SHORT_RUN = ["--horizon", 300, "--runs", 20, "--seed", 1, "--json"]
 
 @pytest.fixture(scope="module")
 def address():
-    """Return the address of a scheduler with one worker, both in this process, which saves time."""
+    """Yield the address of a Dask scheduler that runs in this process and has one worker."""
     from distributed import LocalCluster
 
     cluster_options = {
@@ -72,7 +72,7 @@ def test_local_cluster_is_started_and_stopped(kibitz, monkeypatch):
 
 
 def test_the_commands_of_the_page_work(kibitz, address, tmp_path, monkeypatch):
-    """Run the commands of the page with the address of a running cluster, which saves its start."""
+    """Run the commands of docs/cluster.md on a running cluster, because a new cluster is slow."""
     monkeypatch.chdir(tmp_path)
     page = Path(__file__).parents[2] / "docs" / "cluster.md"
     (command_lines,) = re.findall(r"^```sh\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)

@@ -149,7 +149,7 @@ def test_help_fits_80_columns_and_cuts_no_word(commands, kibitz, monkeypatch):
         narrow_help = help_texts[command_name, "80"]
         assert max(map(len, narrow_help.splitlines())) <= 80
         help_lines = {line[1:].rstrip() for line in narrow_help.splitlines()}
-        assert set(commands[command_name].epilog.splitlines()) <= help_lines  # none is wrapped
+        assert set(commands[command_name].epilog.splitlines()) <= help_lines  # no line is wrapped
         assert "…" not in narrow_help
         wide_words = set(re.sub("[│─╭╮╰╯]", " ", help_texts[command_name, "250"]).split())
         assert set(re.sub("[│─╭╮╰╯]", " ", narrow_help).split()) <= wide_words, command_name
@@ -246,11 +246,11 @@ def test_completion_can_be_installed(kibitz):
     assert "--show-completion" in output
 
 
-@pytest.mark.skipif(os.name != "posix", reason="a shell of POSIX")
+@pytest.mark.skipif(os.name != "posix", reason="needs a shell of POSIX")
 @pytest.mark.parametrize("args", [["policies"], ["--help"], ["simulate", "--help"], PLAN])
 @pytest.mark.parametrize("is_buffered", [True, False])
 def test_broken_pipe_ends_without_a_message(args, is_buffered):
-    """Check a reader that closes the pipe early, as in `kibitz ... | head -1`."""
+    """Check the exit code if the reader closes the pipe early, as in `kibitz ... | head -1`."""
     read_end, write_end = os.pipe()
     os.close(read_end)
     command = [sys.executable, *([] if is_buffered else ["-u"]), "-m", "kibitz.cli", *args]
@@ -259,7 +259,7 @@ def test_broken_pipe_ends_without_a_message(args, is_buffered):
     assert (process.returncode, process.stderr) == (141, b"")
 
 
-@pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
+@pytest.mark.skipif(os.name != "posix", reason="needs signals of POSIX")
 def test_ctrl_c_gives_one_line(tmp_path):
     command = [*SIMULATE[:5], "--horizon", "1e6", "--runs", "1e6", "--engine", "step"]
 

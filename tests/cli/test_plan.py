@@ -216,7 +216,7 @@ def test_json_of_clicks_is_the_plan(kibitz):
     assert data.keys() == plan.to_dict().keys()
 
 
-def test_random_visitors_are_answered(kibitz):
+def test_output_has_the_cost_of_visitors_with_a_random_arm(kibitz):
     text = " ".join(kibitz(*CLICKS, "--randomized", "5%")[1].split())
     bucket = library.plan(100_000, baseline=0.05, lift=0.01, n_arms=5, randomized=0.05).bucket
     assert "If 5 % of the visitors (5,000) get a random arm" in text
@@ -231,7 +231,7 @@ def test_chosen_rate_is_not_called_a_recommendation(kibitz):
     assert "Recommendation" not in text
 
 
-def test_hint_for_small_gaps(kibitz):
+def test_small_gaps_give_a_hint(kibitz):
     text = kibitz("plan", "--horizon", "1e5", "--arms", "2", "--gap", "0.01")[1]
     assert "If these are clicks, use --baseline" in text
     assert "If these are clicks" not in kibitz(*ONE_GAP_ARGS)[1]
@@ -275,7 +275,7 @@ def test_log_without_clicks_has_no_plan(error_message, write_log):
 def test_a_plan_from_a_log_with_shows_says_that_it_does_not_cover_graphs(
     kibitz, tmp_path, unit, rewards
 ):
-    """Its predictions are higher than the regret of the agent that wrote the log."""
+    """The plan ignores the graph, so it predicts more regret than the agent of the log would have."""
     setting = {"arms": ["a", "b"], "rewards": "bernoulli", "shows": [[1, 1], [1, 1]], **rewards}
     with library.agent(tmp_path / "s.db", "a", **setting) as opened:
         for n in range(12):

@@ -1,4 +1,4 @@
-"""`kibitz reproduce`: options are checked before any simulation starts.
+"""Tests of `kibitz reproduce`: options are checked before any simulation starts.
 
 tests/reproduction tests the results.
 """

@@ -27,7 +27,7 @@ def test_json_is_one_object_with_the_numbers_of_the_library(kibitz):
     assert (code, errors) == (0, "")
     result = json.loads(output)
     assert list(result) == ["fingerprint", "policies"]
-    assert list(result["policies"]) == ["ucb", "etc_ocucb:p=1.5"]  # as on the command line
+    assert list(result["policies"]) == ["ucb", "etc_ocucb:p=1.5"]  # in the order of the command line
     data = library.simulate(
         library.gaussian([0.5, 0, 0.2]),
         library.active(0.2),
@@ -196,45 +196,45 @@ def test_truncated_file_is_rejected(kibitz, tmp_path):
     assert "result.nc" in errors
 
 
-def link_loop(folder):
+def make_link_loop(folder):
     (folder / "a").symlink_to("b.png")
     (folder / "b.png").symlink_to("a")
     return folder / "b.png"
 
 
-def pipe(folder):
+def make_pipe(folder):
     os.mkfifo(folder / "pipe.png")
     return folder / "pipe.png"
 
 
-def subfolder(folder):
+def make_subfolder(folder):
     (folder / "folder.png").mkdir()
     return folder / "folder.png"
 
 
-def child_of_a_file(folder):
+def name_child_of_a_file(folder):
     (folder / "file").touch()
     return folder / "file" / "child.png"
 
 
 INVALID_TARGETS = [
-    link_loop,
-    pipe,
-    subfolder,
-    child_of_a_file,
+    make_link_loop,
+    make_pipe,
+    make_subfolder,
+    name_child_of_a_file,
     lambda folder: folder / f"{'x' * 300}.png",
     lambda folder: "/proc/x.png",
 ]
 
 
-@pytest.mark.skipif(os.name != "posix", reason="pipes and links of POSIX")
+@pytest.mark.skipif(os.name != "posix", reason="needs pipes and links of POSIX")
 @pytest.mark.parametrize("target", INVALID_TARGETS)
 @pytest.mark.parametrize("option", ["--out", "--plot"])
 def test_unwritable_target_is_rejected_before_the_work(
     error_message, tmp_path, monkeypatch, option, target
 ):
     def work(*arguments, **options):
-        raise AssertionError("it was computed")
+        raise AssertionError("the simulation ran")
 
     monkeypatch.setattr("kibitz.simulation.simulate.simulate", work)
     path = target(tmp_path)
@@ -243,7 +243,7 @@ def test_unwritable_target_is_rejected_before_the_work(
     )
 
 
-@pytest.mark.skipif(os.name != "posix", reason="devices of POSIX")
+@pytest.mark.skipif(os.name != "posix", reason="needs devices of POSIX")
 @pytest.mark.parametrize("device", ["/dev/full", "/dev/null"])
 def test_devices_are_rejected(error_message, device):
     sentence = f"--out must be an ordinary file, not a pipe or device, got {device!r}"
@@ -251,7 +251,7 @@ def test_devices_are_rejected(error_message, device):
     assert not os.path.isfile(device)
 
 
-@pytest.mark.skipif(os.name != "posix", reason="links of POSIX")
+@pytest.mark.skipif(os.name != "posix", reason="needs links of POSIX")
 def test_a_figure_follows_a_link(kibitz, tmp_path):
     """Check that the suffix of the link, not the suffix of its target, determines the format."""
     file, link = tmp_path / "file", tmp_path / "link.png"
@@ -312,7 +312,7 @@ def test_a_graph_in_a_file_is_simulated(kibitz, tmp_path):
 
 
 def test_loops_without_a_graph_are_rejected(error_message, tmp_path):
-    """The option would have no effect: without a graph, every pull shows its own reward."""
+    """Without a graph, every pull shows its own reward, so --loops would have no effect."""
     store = ("--store", str(tmp_path / "shop.db"), "--arms", "a,b", "--rewards", "bernoulli")
     for args in (
         ("simulate", *SHORT_RUN, "--policy", "ucb"),

@@ -40,7 +40,7 @@ def test_the_table_is_the_trace_of_the_library(kibitz):
     assert "seed 5" in output
 
 
-def test_the_pulls_are_those_of_kibitz_simulate(kibitz):
+def test_the_pulls_agree_with_kibitz_simulate(kibitz):
     rows = read_rows(kibitz(*TRACE, *LOOKS)[1])
     simulate = ("simulate", *TRACE[1:], *LOOKS, "--runs", "1", "--json")
     result = json.loads(kibitz(*simulate)[1])["policies"]["ucb"]
@@ -65,7 +65,7 @@ def test_policies_without_an_index_show_means_and_several_looks_share_a_cell(kib
     assert "every other arm is observed at every stage" in " ".join(output.split())
 
 
-def test_on_a_graph_the_table_has_what_each_pull_shows(kibitz):
+def test_on_a_graph_the_table_lists_the_arms_that_each_pull_shows(kibitz):
     output = kibitz(*TRACE, "--graph", "star:2")[1]
     for row in read_rows(output):
         assert row[3] == " ".join(sorted({row[1], "2"}))  # star:2: every arm shows itself and arm 2

@@ -12,7 +12,7 @@ import xarray
 
 from kibitz.cli.watch import ASCII, BLOCKS, SPARKLINE_WIDTH, sparkline
 from kibitz.plotting import race
-from kibitz.simulation import simulate as playing
+from kibitz.simulation import simulate as simulate_module
 
 pytestmark = pytest.mark.slow
 
@@ -116,7 +116,7 @@ def test_output_is_the_same_without_a_display(kibitz, monkeypatch):
 
 
 class Window:
-    """A window that records its titles; if `is_stopped`, it interrupts after the first runs."""
+    """A window that records its titles; if `is_stopped`, the user interrupts after the first runs."""
 
     def __init__(self, is_stopped):
         self.calls, self.is_stopped = [], is_stopped
@@ -134,7 +134,7 @@ class Window:
 
 @pytest.mark.parametrize("is_interrupted", [False, True])
 def test_window_stays_open_unless_interrupted(kibitz, monkeypatch, is_interrupted):
-    for module, name in ((playing, "WATCH_SECONDS"), (race, "MIN_TITLE_SECONDS")):
+    for module, name in ((simulate_module, "WATCH_SECONDS"), (race, "MIN_TITLE_SECONDS")):
         monkeypatch.setattr(module, name, 0.0)
     window = Window(is_interrupted)
     monkeypatch.setattr(race, "open_window", lambda: window)

@@ -18,7 +18,7 @@ def find_browser():
     return next(filter(None, map(shutil.which, BROWSERS)), None)
 
 
-def free_port():
+def find_free_port():
     with socket.socket() as free_socket:
         free_socket.bind(("127.0.0.1", 0))
         return free_socket.getsockname()[1]
@@ -53,13 +53,13 @@ def wait_until_up(port, seconds=30):
 
 @contextlib.contextmanager
 def run_service(store, **options):
-    """Serve a store from a thread of this process; `options` are for `create_app`; yield the port."""
+    """Serve a store from a thread and yield the port; `create_app` gets the `options`."""
     import uvicorn
 
     from kibitz.live.dashboard.routes import ROUTES
     from kibitz.live.service.app import create_app
 
-    port = free_port()
+    port = find_free_port()
     config = uvicorn.Config(
         create_app(store, ROUTES, **options),
         host="127.0.0.1",
@@ -82,7 +82,7 @@ class Process:
     """A service in its own process, which can be killed and restarted on the same port."""
 
     def __init__(self, store):
-        self.store, self.port, self.process = store, free_port(), None
+        self.store, self.port, self.process = store, find_free_port(), None
 
     def __enter__(self):
         self.start()

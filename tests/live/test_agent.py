@@ -250,7 +250,7 @@ def test_arms_change_while_the_agent_runs(url):
 
 
 def test_an_arm_is_added_to_a_policy_with_a_stored_state(url):
-    """The stored state equals a replay of the log with the present arms."""
+    """After an arm is added, the stored state equals a replay of the log with all arms."""
     with create_agent(url, policy=kibitz.kibitzer()) as agent:
         agent.add("pink")  # before any report
         assert agent.check() == []
@@ -274,7 +274,7 @@ def test_a_retired_arm_counts_late_reports_but_no_new_observations(url):
             agent.observe("blue", 1.0)
 
 
-def test_ask_among_some_arms(url):
+def test_ask_chooses_among_the_given_arms(url):
     with create_agent(url) as agent:
         assert agent.ask(among=["red"]).arm == "red"
         assert {agent.ask(among=["red", "green"]).arm for _ in range(4)} == {"red", "green"}
@@ -317,7 +317,7 @@ def test_an_invalid_reward_raises_value_error_and_nothing_is_written(url, reward
 
 
 def test_an_agent_rejects_rewards_of_another_kind(url):
-    """The kind of rewards is an argument, or the kind for which the policy is made."""
+    """The kind of rewards comes from the argument `rewards`, or from the policy."""
     bernoulli = {"rewards": None, "policy": kibitz.kl_ucb(rewards="bernoulli"), "scale": None}
     bounded = {"rewards": "bounded", "policy": kibitz.ucb(), "scale": None}
     for name, arguments, wrong_reward, right_reward, sentence in [

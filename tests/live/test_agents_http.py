@@ -60,7 +60,7 @@ def test_a_created_agent_is_the_agent_that_python_creates(service_of, url):
     }
     assert service_of.send("GET", "/v1/agents/euro/config")[2] == description
     arguments = {**body, "policy": kibitz.ucb(2.0)}
-    with kibitz.agent(url, arguments.pop("name"), **arguments) as agent:  # accepts these arguments
+    with kibitz.agent(url, arguments.pop("name"), **arguments) as agent:  # the arguments agree
         assert agent.config.data["seed"] == 7
         assert service_of.send("POST", "/v1/agents/euro/ask")[2]["arm"] == "old"
         agent.pause("old")
@@ -157,7 +157,7 @@ def test_agents_are_listed_in_pages(service_of):
 
 
 def test_agents_and_tokens_are_created_at_the_same_time(url):
-    """Programs that start together create their agents together, on several machines."""
+    """Several programs that start together may create the same agents at the same time."""
     connect(url).close()
     barrier, errors = threading.Barrier(8), []
 
@@ -227,7 +227,7 @@ def test_a_deleted_agent_leaves_no_rows_and_its_tokens_are_revoked(service_of, u
 
 
 def test_an_agent_that_another_process_created_again_is_opened_again(service_of, service, url):
-    """Both agents have the same arguments and the same number of events, but different rewards."""
+    """The old and the new agent have equal arguments and numbers of events, but other rewards."""
     other = service(url)
     for reward in (1, 0):
         create(service_of)
@@ -273,8 +273,8 @@ def test_a_stream_of_a_deleted_agent_ends(memory, serve_store):
         connection.close()
 
 
-def test_a_new_agent_with_the_name_of_a_deleted_one_gets_its_own_reports(service_of, service, url):
-    """Both agents have the same number of events, and the second is created within a second."""
+def test_a_new_agent_with_the_name_of_a_deleted_agent_gets_its_own_reports(service_of, service, url):
+    """The new agent has as many events as the old agent and is created within a second."""
     other = service(url)
     for arms in (["old", "new"], ["red", "blue"]):
         create(service_of, arms=arms)
@@ -286,8 +286,8 @@ def test_a_new_agent_with_the_name_of_a_deleted_one_gets_its_own_reports(service
         assert service_of.send("DELETE", PATH)[0] == 200
 
 
-def test_a_stream_never_goes_on_with_another_agent_of_the_same_name(memory, serve_store):
-    """Another process deletes the agent, and creates one that soon has a longer log."""
+def test_a_stream_never_continues_with_another_agent_of_the_same_name(memory, serve_store):
+    """Another process deletes the agent and creates a new agent that soon has a longer log."""
     import http.client
 
     path = str(memory / "shop.db")
@@ -444,7 +444,7 @@ def test_the_fields_of_a_new_agent_are_the_arguments_of_the_library():
 
 
 def test_an_agent_with_a_monitor_a_bucket_and_lookout_is_played_over_http(service_of, url):
-    """The mean of an arm falls after 300 of 600 visits; another agent loses the reports of an arm."""
+    """The first agent has a mean that falls after half of the visits; the second loses reports."""
     create(
         service_of, patience=10, silence=0, alarms=0.1, bucket=0.4,
         policy={"name": "lookout", "parameters": {"rewards": "bernoulli"}},

@@ -34,7 +34,7 @@ def make_policy(name):
 @pytest.mark.parametrize("silence", [None, 0.0])
 @pytest.mark.parametrize("name", LIVE_POLICIES)
 def test_a_policy_chooses_one_of_one_to_three_arms_in_any_state(name, silence):
-    """Left out: policies that decide from their stored state (lookout) and policies with phases."""
+    """The test skips policies with phases and lookout, which decides from its stored state."""
     policy = make_policy(name)
     if policy.in_phases or policy.revise is not None:
         assert name in {"etc", "etc_ocucb", "ucb2", "improved_ucb", "lookout"}
@@ -110,7 +110,7 @@ def test_an_agent_answers_while_arms_are_paused_pending_retired_and_new(memory, 
 @pytest.mark.parametrize("silence", ["forget", 0.0])
 @pytest.mark.parametrize("name", LIVE_POLICIES)
 def test_a_check_is_clean_before_the_first_reward(memory, name, silence):
-    """A backup of an agent without rewards is checked too, and kept only if the check is clean."""
+    """A backup is kept only if its check is clean, so the check must work without rewards."""
     policy = make_policy(name)
     agent = kibitz.agent(
         memory / "shop.db", "a", arms=["a", "b"], rewards="bounded", policy=policy, seed=1,

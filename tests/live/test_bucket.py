@@ -1,4 +1,4 @@
-"""The bucket: probabilities of decisions, their random numbers, and the sample-ratio warning."""
+"""Tests of the bucket: probabilities of decisions, random numbers, and sample-ratio warnings."""
 
 import csv
 import itertools
@@ -44,7 +44,7 @@ def test_without_a_bucket_a_deterministic_policy_chooses_with_probability_1(url)
 
 
 def test_the_probability_is_the_probability_of_the_mixture(url, monkeypatch):
-    """Each probability follows from the arm that the policy would have pulled."""
+    """Check each probability against the arm that the policy would have pulled."""
     choices = record_choices(monkeypatch)
     with create_agent(url, bucket=0.4) as agent:
         decisions = []
@@ -151,7 +151,7 @@ def test_the_export_has_probabilities_and_buckets(tmp_path):
 
 
 def test_the_evidence_is_a_martingale():
-    """The expectation of E over all sequences of 6 visitors is 1, for equal and unequal shares."""
+    """The expectation of exp(evidence) over all sequences of 6 visitors is 1."""
     for shares in ([0.5, 0.5], [0.2, 0.3, 0.5]):
         total = 0.0
         for visitors in itertools.product(range(len(shares)), repeat=6):
@@ -180,9 +180,10 @@ def test_lost_reports_of_one_arm_give_a_warning(url):
 
 
 def test_a_fair_bucket_gives_no_warning_at_any_time(memory):
-    """Clicks are told at once and missing clicks by silence; only settled decisions count.
+    """A fair bucket gives no warning, even if clicks are known before missing clicks.
 
-    The warning ever appears with probability at most 1/1000 for each of the two agents.
+    Only settled decisions count. For each of the two agents, the probability that a warning appears
+    at any time is at most 1/1000.
     """
     for silence in ("forget", 0.0):
         arguments = {"bucket": 1.0, "patience": 20.0, "silence": silence}

@@ -115,7 +115,7 @@ def test_a_hanging_server_is_retried(flaky_server, monkeypatch):
 
 
 def test_an_erasure_and_a_compaction_may_take_longer(flaky_server, monkeypatch):
-    """A second attempt would find no key and no events, and report that nothing was done."""
+    """A repeated request would find no key and no events, and would answer that it did nothing."""
     address, answers, received_requests = flaky_server
     monkeypatch.setattr(protocol, "RESPONSE_SECONDS", 0.2)
     script = [

@@ -27,7 +27,7 @@ def create_agent(url, **arguments):
 
 @pytest.mark.parametrize("silence", ["forget", 0.0])
 def test_patience_ends_after_a_clock_was_ahead(url, silence):
-    """One event ten years ahead neither stamps later events nor stops their patience."""
+    """An event dated ten years ahead changes neither the times nor the patience of later events."""
     agent, clock = create_agent(url, silence=silence)
     with agent:
         agent.ask(n=2)
@@ -64,7 +64,7 @@ def test_a_read_after_a_clock_was_ahead_settles_nothing_early(url):
 
 
 def test_a_duplicate_does_not_set_the_times_back(url):
-    """A transaction without an event leaves the stored times as the log gives them."""
+    """A transaction without an event does not change the stored times, so they match the log."""
     agent, clock = create_agent(url)
     with agent:
         clock[0] += TEN_YEARS
@@ -86,7 +86,7 @@ def test_small_differences_of_clocks_keep_the_order_of_times(url):
 
 
 def test_clocks_that_alternate_leave_a_consistent_log(url):
-    """Two machines whose clocks differ by a day share an agent, and the replay gives its state."""
+    """If the clocks of two machines differ by a day, a replay still gives the stored state."""
     agent, clock = create_agent(url, silence=0.0)
     with agent:
         for stage in range(12):
@@ -110,8 +110,8 @@ def test_the_age_of_a_pending_decision_follows_the_present_clock(url):
         assert agent.report()["oldest"].max() == 60
 
 
-def test_a_clock_behind_that_of_the_server_is_not_trusted(database):
-    """A machine whose clock is a day behind neither sets times back nor ends the patience later."""
+def test_a_clock_behind_the_clock_of_the_server_is_not_trusted(database):
+    """A machine whose clock is a day behind neither sets times back nor prolongs the patience."""
     agent, clock = create_agent(database, silence=0.0)
     with agent:
         clock[0] = start = time.time()

@@ -86,7 +86,7 @@ def test_the_ends_are_the_roots_of_the_process(n, s, q, delta):
 
 
 def test_half_widths_agree_with_the_table():
-    """The half-widths are in percentage points, at delta = 0.01; other code computed the table."""
+    """The table of half-widths (percentage points, delta = 0.01) was computed with other code."""
     table = {
         (0.01, 1e2): 5.4, (0.01, 1e3): 1.36, (0.01, 1e4): 0.428, (0.01, 1e5): 0.136,
         (0.01, 1e6): 0.043, (0.05, 1e2): 8.9, (0.05, 1e4): 0.936, (0.05, 1e6): 0.092,
@@ -103,14 +103,14 @@ def test_half_widths_agree_with_the_table():
 
 
 def test_a_small_variance_makes_narrow_intervals():
-    """Rewards around 1/2 with standard deviation 0.058 are not treated like clicks."""
+    """Rewards with mean 1/2 and standard deviation 0.058 get narrower intervals than clicks."""
     n = 10_000
     low, high = unit_intervals([n, n], [n / 2, n / 2], [n / 2, n * (0.25 + 0.04 / 12)], 0.01)
     assert 50 * (high - low) == pytest.approx([2.12, 0.312], rel=0.01)
 
 
 def failure_probability(p, n_max, is_covered):
-    """Return the exact probability that an interval after one of `n_max` 0/1 rewards misses `p`.
+    """Return the exact probability that any interval after 1 to `n_max` 0/1 rewards misses `p`.
 
     States that are more than seven standard deviations from their mean are dropped; this changes the
     result by less than 1e-8.
@@ -159,7 +159,7 @@ def mix_bets(n, s, p):
     [(0.001, 0.0084, 0.0055), (0.013, 0.0229, 0.0069), (0.05, 0.0227, 0.0124), (0.3, 0.0366, 0.0184)],
 )
 def test_exact_coverage_at_all_times(p, mixture_failure, process_failure):
-    """The probability that any of 2000 intervals misses the mean is exact, by dynamic programming.
+    """Dynamic programming gives the exact probability that any of 2000 intervals misses the mean.
 
     The expected numbers were computed with other code, for the mixture alone and for the whole
     process. Each end of an interval uses only a part of the process, so the intervals fail less
@@ -230,7 +230,7 @@ def test_at_most_delta_of_runs_ever_leave_the_interval(setting):
         n_outside_wald += bool(np.any(np.abs(means) > 1.645 / np.sqrt(counts)))
     assert n_outside <= 148
     assert n_outside_wald > 148 or setting == "uniform"
-    assert setting != "gaussian" or n_outside >= 10  # with fewer, the interval would be too wide
+    assert setting != "gaussian" or n_outside >= 10  # fewer failures mean too wide intervals
 
 
 def test_the_shares_of_delta_never_change_and_sum_to_at_most_delta():
@@ -241,12 +241,12 @@ def test_the_shares_of_delta_never_change_and_sum_to_at_most_delta():
             assert shares.sum() <= 0.05
             assert np.all(shares[: previous_shares.size] == previous_shares)
             previous_shares = shares
-    spent_delta = 0.05 + sum(0.05 / k for k in range(3, 101))  # delta / K with the current K
+    spent_delta = 0.05 + sum(0.05 / k for k in range(3, 101))  # if each new arm got delta / K
     assert spent_delta > 4 * 0.05
 
 
 def test_intervals_hold_together_while_arms_are_added():
-    """Starting with 2 arms, 98 arms are added; each new arm is observed 3000 times.
+    """An agent with 2 arms gets 98 more arms; each arm is observed 3000 times.
 
     With delta = 0.2, at most 200 of 1000 runs are expected to fail. The limit is five standard
     deviations higher; the probability of a false alarm is below 10^-5. The negative control gives
@@ -267,7 +267,7 @@ def test_intervals_hold_together_while_arms_are_added():
 
 
 def test_lost_reports_widen_the_interval_by_the_worst_case():
-    """The interval contains the interval of the complete data, for any rewards that were lost.
+    """The interval contains the interval of the complete data, for all values of lost rewards.
 
     The interval that ignores the losses is the negative control.
     """
@@ -308,7 +308,7 @@ def test_the_ends_increase_with_every_reward():
 
 
 def test_loss_rates_are_compared_at_all_times():
-    """If all arms lose reports equally, a warning at level 0.1 ever appears in at most 10 % of runs.
+    """If all arms lose reports equally, at most 10 % of runs ever have a warning at level 0.1.
 
     Reports arrive at once, losses are noticed 50 decisions later, and the traffic moves to the
     second arm. The negative control ignores the pending decisions. With 200 runs, the limit 41 is
@@ -342,7 +342,7 @@ def test_different_loss_rates_are_found():
 
 
 def test_the_evidence_is_the_least_over_all_outcomes_of_pending_decisions():
-    """No outcome of the pending decisions gives less evidence, except by 0.001 if it is positive.
+    """Positive evidence exceeds the least evidence over all outcomes by at most 0.001.
 
     The negative controls take the least evidence over 21 common rates, or take all pending decisions
     as reported.
@@ -406,6 +406,6 @@ def test_the_regret_lies_in_its_interval_if_the_means_do():
 
 
 def test_the_bets_keep_the_process_decreasing():
-    """Each bet lambda satisfies 2 psi(lambda) <= lambda; the larger bet 0.6 does not."""
+    """Each bet x satisfies 2 (-log(1 - x) - x) <= x; the larger bet 0.6 does not."""
     assert np.all(2 * (-np.log1p(-BETS) - BETS) <= BETS)
     assert 2 * (-math.log1p(-0.6) - 0.6) > 0.6

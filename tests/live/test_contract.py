@@ -117,7 +117,7 @@ class HttpAgent:
 
 
 class AsyncAgent:
-    """The methods of an `AsyncClient`, each run to its end in the event loop of another thread."""
+    """An agent that runs the methods of an `AsyncClient` in the event loop of another thread."""
 
     def __init__(self, address, name):
         self.loop = asyncio.new_event_loop()
@@ -423,7 +423,7 @@ def test_a_policy_with_phases_waits_for_each_report(create_agent):
         interface.pause("blue")
 
 
-def test_the_log_the_report_and_the_export_are_those_of_the_agent(create_agent, tmp_path):
+def test_the_log_the_report_and_the_export_agree_with_the_agent(create_agent, tmp_path):
     interface, agent = create_agent()
     for decision in interface.ask(n=20):
         interface.tell(decision.id, decision.id % 2)

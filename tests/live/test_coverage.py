@@ -19,8 +19,8 @@ N_RUNS, HORIZON = 6, 100
 def test_intervals_and_verdicts_hold_under_attack(name):
     """Intervals fail in at most 10 % of the runs, and so do verdicts.
 
-    If exactly 10 % fail, 5 or more of 6 runs fail with probability 5.5e-5. The limit is per attack,
-    and there are 7 attacks and 2 promises, so the probability of a false alarm is below 0.0008.
+    If exactly 10 % fail, 5 or more of 6 runs fail with probability 5.5e-5. There are 7 attacks, each
+    with 2 limits, so the probability of a false alarm is below 0.0008.
     """
     attack = intervals.ATTACKS[name]
     failures = [intervals.play(attack, seed, HORIZON) for seed in range(N_RUNS)]

@@ -81,7 +81,7 @@ def create_agent(store, name="checkout", arms=ARMS, rewards="gaussian", **option
 
 
 def observe_clicks(agent, counts):
-    """Report clicks and views, as a pair of counts for each arm."""
+    """Report observations; `counts` has the numbers of clicks and views of each arm."""
     for arm, (clicks, views) in counts.items():
         agent.batch([("observe", (arm, float(k < clicks), None)) for k in range(views)])
 
@@ -94,7 +94,10 @@ def token_for(store, role, agent=None):
 
 
 def play_traffic(agent, n, rewards, look_period=0):
-    """Ask and tell n times with the rewards by arm; look every `look_period` asks (0: never)."""
+    """Ask and tell n times; every second reward is 0, and the other rewards are `rewards[arm]`.
+
+    A look follows every `look_period`-th ask, or no ask if `look_period` is 0.
+    """
     for k in range(n):
         decision = agent.ask()
         agent.tell(decision.id, rewards[decision.arm] if k % 2 else 0.0)
@@ -117,7 +120,7 @@ def expect(locator, text, seconds=20.0):
     expected(locator).to_contain_text(text, timeout=1000 * seconds)
 
 
-def widths(page):
+def measure_widths(page):
     return page.evaluate("[document.documentElement.scrollWidth, innerWidth]")
 
 
@@ -404,7 +407,7 @@ def test_the_dashboard_leads_with_the_verdict_and_the_loss(store, watch, serve):
         expect(page.locator("#tip"), "Upper bound on the expected reward that you give up")
         for width in (360, 900, 1100):
             page.set_viewport_size({"width": width, "height": 900})
-            assert widths(page) == [width, width]
+            assert measure_widths(page) == [width, width]
 
 
 def test_rates_have_the_digits_and_the_counts_of_the_report(store, watch, serve):
@@ -517,7 +520,7 @@ def test_unsettled_decisions_and_late_reports_are_shown_apart(store, watch, serv
         assert not find_row(page, "red").locator(".unsettled").is_visible()
 
 
-def test_the_verdict_without_observations_and_without_arms(store, watch, serve):
+def test_the_dashboard_has_a_verdict_without_observations_or_arms(store, watch, serve):
     with create_agent(store, rewards="bounded") as agent:
         page = watch(serve(store), "/#/checkout").page
         sentence = page.locator(".sentence")
@@ -617,12 +620,12 @@ def test_the_dashboard_fits_a_phone(store, watch, scheme, serve):
         phone = {"viewport": {"width": 390, "height": 844}, "color_scheme": scheme}
         watcher = watch(port, **phone)
         expect(watcher.page.locator(".agents"), "checkout", FIRST_SNAPSHOT_SECONDS)
-        assert widths(watcher.page) == [390, 390]
+        assert measure_widths(watcher.page) == [390, 390]
         watcher.page.get_by_role("link", name="checkout").click()
         expect(watcher.page.locator(".arms"), "blue", FIRST_SNAPSHOT_SECONDS)
-        assert widths(watcher.page) == [390, 390]
+        assert measure_widths(watcher.page) == [390, 390]
         assert find_low_contrasts(watcher.page) == []
-        assert (brightness(watcher.page) < 0.1) == (scheme == "dark")
+        assert (measure_brightness(watcher.page) < 0.1) == (scheme == "dark")
 
 
 CONTRAST = """() => {
@@ -657,7 +660,7 @@ def find_low_contrasts(page):
     return page.evaluate(CONTRAST)
 
 
-def brightness(page):
+def measure_brightness(page):
     """Return the brightness of the background, from 0 to 1."""
     colour = page.evaluate("getComputedStyle(document.body).backgroundColor")
     return sum(map(int, re.findall(r"\d+", colour)[:3])) / 765
@@ -682,7 +685,7 @@ def test_all_texts_have_contrast(store, watch, serve):
 
 
 def test_the_dashboard_shows_changes_and_the_means_over_time(store, watch, serve):
-    """Blue falls from 0.9 to 0.1 after half of the asks; before, the dashboard mentions no change."""
+    """The mean of blue falls from 0.9 to 0.1 after half of the asks; only then is there an alarm."""
     start = time.time() - 1000
     with mock.patch("time.time", return_value=start):
         agent = create_agent(
@@ -766,7 +769,7 @@ def test_the_dashboard_works_by_keyboard(store, watch, serve):
 # -------------------------------------------------------------------------------------- access
 
 
-def test_login_logout_and_the_cookie(store, browser):
+def test_login_sets_the_cookie_and_logout_deletes_it(store, browser):
     with create_agent(store), token_for(store, "admin") as token, run_service(store) as port:
         watcher = Watcher(browser, port)
         page = watcher.page
@@ -854,7 +857,7 @@ def test_watching_needs_a_token_for_the_agent(store):
         assert (status, json.loads(body)["role"]) == (200, None)
 
 
-def set_cookie(headers):
+def find_cookies(headers):
     return [value.lower() for name, value in headers if name.lower() == "set-cookie"]
 
 
@@ -867,7 +870,7 @@ def read_proxy_headers():
 
 
 def test_the_cookie_is_secure_behind_tls(store):
-    """The proxy of docs/serve.md sends the scheme; behind other proxies, Origin shows it."""
+    """The proxy of docs/serve.md sends the scheme; behind other proxies, the header Origin has it."""
     proxy_headers = read_proxy_headers()
     assert set(proxy_headers) == {"Host", "X-Forwarded-Proto"}
     https_origin = {"Host": "bandit.example", "Origin": "https://bandit.example"}
@@ -877,11 +880,11 @@ def test_the_cookie_is_secure_behind_tls(store):
                 answer = fetch(port, "POST", path, {"token": token}, request_headers)
                 status, headers, body = answer
                 assert status == 200
-                (cookie,) = set_cookie(headers)
+                (cookie,) = find_cookies(headers)
                 assert {"httponly", "samesite=strict", "secure"} <= set(cookie.split("; "))
                 assert token not in body.decode()
         local_origin = {"Origin": f"http://127.0.0.1:{port}"}
-        (cookie,) = set_cookie(fetch(port, "POST", "/login", {"token": token}, local_origin)[1])
+        (cookie,) = find_cookies(fetch(port, "POST", "/login", {"token": token}, local_origin)[1])
         assert "secure" not in cookie.split("; ")
 
 
@@ -895,7 +898,7 @@ def test_an_invalid_login_is_rejected(store):
     with create_agent(store), token_for(store, "read"), run_service(store) as port:
         for body, expected in bodies:
             status, headers, _ = fetch(port, "POST", "/login", body)
-            assert (status, set_cookie(headers)) == (expected, []), body
+            assert (status, find_cookies(headers)) == (expected, []), body
         request_headers = {"content-type": "text/plain", "origin": f"http://127.0.0.1:{port}"}
         assert fetch(port, "POST", "/login", {"token": "1.x"}, request_headers)[0] == 415
 
@@ -905,13 +908,13 @@ def test_another_site_cannot_log_in_or_out(store):
         foreign_origin = {"origin": "http://elsewhere.example"}
         for path in ("/login", "/logout"):
             status, headers, _ = fetch(port, "POST", path, {"token": token}, foreign_origin)
-            assert (status, set_cookie(headers)) == (403, [])
+            assert (status, find_cookies(headers)) == (403, [])
 
 
 # --------------------------------------------------------------------- content security policy
 
 
-def test_the_content_security_policy_forbids_everything_else(store, browser):
+def test_the_content_security_policy_blocks_injected_markup(store, browser):
     with create_agent(store), run_service(store) as port:
         status, headers, body = fetch(port, "GET", "/")
         assert status == 200

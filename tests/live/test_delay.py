@@ -1,4 +1,4 @@
-"""Decisions with delayed and lost reports, through the real store.
+"""Tests of decisions with delayed and lost reports, in a real store.
 
 The tests play UCB with 2 log t on five arms, T = 3000. An agent counts pending decisions; the
 baseline `play_without_agent` plays the same policy with only the reports that have arrived. The
@@ -127,14 +127,16 @@ def test_an_arm_without_reports_is_chosen_at_most_sqrt_t_times(memory):
     assert np.mean([regret for regret, _ in runs]) < 260
 
 
-def arm(n_asked=0, n_pulls=0, reward_sum=0.0, n_pending=0, n_looks=0, look_sum=0.0, looks_pending=0):
+def make_arm(
+    n_asked=0, n_pulls=0, reward_sum=0.0, n_pending=0, n_looks=0, look_sum=0.0, looks_pending=0
+):
     return Arm(
         "x", n_asked=n_asked, n_pulls=n_pulls, pull_sum=reward_sum, n_pending=n_pending,
         n_looks=n_looks, look_sum=look_sum, looks_pending=looks_pending,
     )  # fmt: skip
 
 
-def indices(arms, stage, pending_counts):
+def compute_indices(arms, stage, pending_counts):
     """Return the indices of UCB from reported means and from counts that include pending pulls."""
     values = []
     for pending_arm, p in zip(arms, pending_counts, strict=True):
@@ -149,20 +151,24 @@ def test_pending_pulls_at_most_double_the_count_in_the_index():
     policy, ignoring_policy = kibitz.ucb(2.0), kibitz.ucb(2.0, ignore_looks=True)
     for _ in range(200):
         arms = [
-            arm(int(n + p), int(n), float(rng.normal(n, np.sqrt(n))), int(p), int(m), float(m))
+            make_arm(int(n + p), int(n), float(rng.normal(n, np.sqrt(n))), int(p), int(m), float(m))
             for n, p, m in zip(
                 rng.integers(4, 9, 4), rng.integers(0, 30, 4), rng.integers(0, 3, 4), strict=True
             )
         ]
         stage = 1 + sum(each_arm.n_asked for each_arm in arms)
-        expected = int(np.argmax(indices(arms, stage, [each_arm.n_pending for each_arm in arms])))
+        expected = int(
+            np.argmax(compute_indices(arms, stage, [each_arm.n_pending for each_arm in arms]))
+        )
         assert pending.pull(policy, policy.params, arms, stage, 1.0, None) == expected
         arms_without_looks = [
-            arm(each_arm.n_asked, each_arm.n_pulls, each_arm.pull_sum, each_arm.n_pending)
+            make_arm(each_arm.n_asked, each_arm.n_pulls, each_arm.pull_sum, each_arm.n_pending)
             for each_arm in arms
         ]
         expected = int(
-            np.argmax(indices(arms_without_looks, stage, [each_arm.n_pending for each_arm in arms]))
+            np.argmax(
+                compute_indices(arms_without_looks, stage, [each_arm.n_pending for each_arm in arms])
+            )
         )
         assert (
             pending.pull(ignoring_policy, ignoring_policy.params, arms, stage, 1.0, None) == expected
@@ -174,42 +180,50 @@ def test_pending_looks_count_for_looks_up_to_the_same_limit():
     policy = kibitz.ucb_double(2.0)
     for _ in range(200):
         arms = [
-            arm(int(n + p), int(n), float(rng.normal(n, np.sqrt(n))), int(p), looks_pending=int(q))
+            make_arm(
+                int(n + p), int(n), float(rng.normal(n, np.sqrt(n))), int(p), looks_pending=int(q)
+            )
             for n, p, q in zip(
                 rng.integers(4, 9, 4), rng.integers(0, 6, 4), rng.integers(0, 30, 4), strict=True
             )
         ]
         stage = sum(each_arm.n_asked for each_arm in arms)
         pending_counts = [each_arm.n_pending + each_arm.looks_pending for each_arm in arms]
-        runner_up = int(np.argsort(indices(arms, stage, pending_counts))[-2])
+        runner_up = int(np.argsort(compute_indices(arms, stage, pending_counts))[-2])
         assert pending.look(policy, policy.params, arms, stage, 1.0, None, None) == runner_up
 
 
-def test_unknown_arms_are_chosen_fewest_pulls_first_and_not_too_often():
+def test_unknown_arms_are_chosen_in_order_of_pulls_up_to_a_limit():
     policy = kibitz.ucb(2.0)
-    known_arm = arm(10, 10, 5.0)
+    known_arm = make_arm(10, 10, 5.0)
 
     def choose_arm(*arms, stage=100):
         return pending.pull(policy, policy.params, list(arms), stage, 1.0, None)
 
-    assert choose_arm(known_arm, arm(3), arm(2), arm(2)) == 2
-    assert choose_arm(known_arm, arm(9)) == 1
-    assert choose_arm(known_arm, arm(10)) == 0
-    assert choose_arm(arm(50), arm(49)) == 1  # no arm is known, so the limit does not apply
-    assert choose_arm(arm(20, n_looks=5, look_sum=9.0), known_arm) == 0  # arm 0 is known from looks
-    assert choose_arm(arm(20, n_looks=5, look_sum=-9.0), known_arm) == 1
+    assert choose_arm(known_arm, make_arm(3), make_arm(2), make_arm(2)) == 2
+    assert choose_arm(known_arm, make_arm(9)) == 1
+    assert choose_arm(known_arm, make_arm(10)) == 0
+    assert choose_arm(make_arm(50), make_arm(49)) == 1  # no arm is known, so the limit does not apply
+    # In the next two cases, arm 0 is known from looks.
+    assert choose_arm(make_arm(20, n_looks=5, look_sum=9.0), known_arm) == 0
+    assert choose_arm(make_arm(20, n_looks=5, look_sum=-9.0), known_arm) == 1
 
 
 def test_pending_looks_count_for_looks_but_not_for_pulls():
     policy = kibitz.ucb_double(2.0)
-    arms = [arm(50, 50, 50.0), arm(5, 5, 2.0), arm(5, 5, 1.9)]
+    arms = [make_arm(50, 50, 50.0), make_arm(5, 5, 2.0), make_arm(5, 5, 1.9)]
     looked_arms = []
     for _ in range(6):
         arm_index = pending.look(policy, policy.params, arms, 61, 1.0, None, None)
         arms[arm_index].looks_pending += 1
         looked_arms.append(arm_index)
         assert pending.pull(policy, policy.params, arms, 61, 1.0, None) == pending.pull(
-            policy, policy.params, [arm(50, 50, 50.0), arm(5, 5, 2.0), arm(5, 5, 1.9)], 61, 1.0, None
+            policy,
+            policy.params,
+            [make_arm(50, 50, 50.0), make_arm(5, 5, 2.0), make_arm(5, 5, 1.9)],
+            61,
+            1.0,
+            None,
         )
     assert looked_arms[:2] == [2, 2]  # arm 2 is ranked second until pending looks narrow its interval
     assert looked_arms[-1] == 0
@@ -221,8 +235,8 @@ def test_pending_looks_count_for_looks_but_not_for_pulls():
     ids=lambda policy: policy.name,
 )
 def test_look_goes_to_the_only_arm_without_a_pending_look(policy):
-    """Earlier versions of kibitzer chose the second arm although only one arm was left."""
-    arms = [arm(1, looks_pending=1), arm(1), arm(1, looks_pending=1)]
+    """Arms 0 and 2 have a pending look, so arm 1 is the only candidate."""
+    arms = [make_arm(1, looks_pending=1), make_arm(1), make_arm(1, looks_pending=1)]
     rng = np.random.default_rng(1)
     assert pending.look(policy, policy.params, arms, 3, 1.0, rng, None) == 1
 
@@ -233,8 +247,8 @@ def test_thompson_ignores_pending_pulls():
         draws = [
             pending.pull(policy, policy.params, arms, 31, 1.0, np.random.default_rng(seed))
             for arms in (
-                [arm(10, 10, 5.0), arm(10, 10, 6.0)],
-                [arm(10, 10, 5.0), arm(20, 10, 6.0, n_pending=10)],
+                [make_arm(10, 10, 5.0), make_arm(10, 10, 6.0)],
+                [make_arm(10, 10, 5.0), make_arm(20, 10, 6.0, n_pending=10)],
             )
         ]
         assert draws[0] == draws[1]
@@ -277,7 +291,7 @@ def test_policies_with_phases_are_marked():
 
 
 def test_draws_depend_on_the_seed_and_the_id(memory):
-    """The same seed gives the same decisions, also after restarts; another seed does not."""
+    """Equal seeds give equal decisions, even after restarts; another seed gives other decisions."""
     histories = []
     for name, seed, restarts in (("a", 1, False), ("b", 1, True), ("c", 2, False)):
         agent = kibitz.agent(

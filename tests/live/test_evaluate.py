@@ -1,4 +1,4 @@
-"""Evaluate a policy from the log of another policy: estimates, coverage, and unsuitable logs."""
+"""Tests of `kibitz.evaluate`: estimates, coverage, and logs that cannot be evaluated."""
 
 import importlib.util
 import math
@@ -35,7 +35,7 @@ def make_log(n, seed, means=MEANS, weights=None):
     }
 
 
-def test_the_estimates_are_those_of_the_definition():
+def test_the_estimates_agree_with_their_definitions():
     log = make_log(500, 1, weights=[0.5, 0.2, 0.3])
     result = kibitz.evaluate(log, {"a": 0.25, "c": 0.75}, baseline=0.25)
     target = {"a": Fraction(1, 4), "b": Fraction(0), "c": Fraction(3, 4)}
@@ -54,7 +54,7 @@ def test_the_estimates_are_those_of_the_definition():
 
 @pytest.mark.parametrize("policy", ["ucb", "kl_ucb", "thompson"])
 def test_a_learning_policy_is_replayed(policy):
-    """The policy learns only from the visits whose arm it has chosen."""
+    """In a replay, the policy learns only from the visits whose arm it has chosen."""
     log = make_log(900, 2)
     if policy == "thompson":
         results = {kibitz.evaluate(log, kibitz.thompson("bernoulli"), seed=s).value for s in (1, 2)}
@@ -85,7 +85,7 @@ def test_a_learning_policy_is_replayed(policy):
 
 @pytest.mark.parametrize("name", ["lookout", "sw_ucb", "glr_ucb"])
 def test_a_policy_for_changing_means_is_replayed(name):
-    """The means change in the middle of the log; the policy detects it or forgets the older half."""
+    """The replay agrees with a slow reference if the means change in the middle of the log."""
     halves = [make_log(1500, 5, MEANS), make_log(1500, 6, {"a": 0.9, "b": 0.2, "c": 0.1})]
     log = {column: [*halves[0][column], *halves[1][column]] for column in halves[0]}
     if name == "sw_ucb":
@@ -114,9 +114,10 @@ def test_a_policy_for_graphs_is_rejected():
 
 
 def test_the_order_of_the_arms_does_not_depend_on_the_log():
-    """A policy that pulls all arms in order first agrees with a share 1/K of the visits.
+    """A policy that first pulls all arms in order matches a share of about 1/K of the visits.
 
-    The false-alarm probability is 1e-6. The test fails if arms are numbered by first appearance.
+    If the arms were numbered by their first appearance in the log, the policy would match more
+    visits. The probability of a false alarm is 1e-6.
     """
     n_arms = 80
     log = make_log(400, 8, means={f"{k}": 0.5 for k in range(n_arms)})
@@ -125,7 +126,11 @@ def test_the_order_of_the_arms_does_not_depend_on_the_log():
 
 
 def test_each_bet_is_a_supermartingale():
-    """E exp(λ(φ-v)/R - ψ(λ)(φ-m)²/R²) ≤ 1 for binary and three-valued rewards, on a grid."""
+    """E exp(λ(φ-v)/R - ψ(λ)(φ-m)²/R²) ≤ 1 for binary and three-valued rewards, on a grid.
+
+    Here φ = m + w(x - m) for a visit with weight w and reward x, v is the mean of φ, m is the
+    baseline, λ is the bet, ψ(λ) is its penalty, and R is 1 + m times the largest weight.
+    """
     largest = 0.0
     for probability in (0.02, 0.3, 0.9):
         max_weight = 1 / probability
@@ -151,7 +156,7 @@ def test_each_bet_is_a_supermartingale():
 
 
 def test_the_ends_are_the_values_that_a_bet_rejects():
-    """A bisection finds the same ends: there, the evidence of a bet reaches 48/δ."""
+    """Just outside each end, the evidence of a bet reaches 48/δ; just inside, no bet reaches it."""
     rng, n = np.random.default_rng(3), 4000
     for m, max_weight in ((0.0, 3.0), (0.4, 5.0), (1.0, 80.0)):
         terms = np.where(rng.random(n) < 1 / max_weight, max_weight, 0) * (rng.random(n) - m)
@@ -172,7 +177,7 @@ def test_the_ends_are_the_values_that_a_bet_rejects():
 def test_the_interval_holds_at_all_times(baseline, drift):
     """The interval with δ = 0.1 is checked every 25 visits of 2000, in 300 runs.
 
-    If it ever fails with probability 0.1, more than 46 of 300 runs fail with probability below 0.002.
+    If 10 % of all runs fail, more than 46 of 300 runs fail with probability below 0.002.
     """
     n_runs, n, n_arms, delta = 300, 2000, 4, 0.1
     assert stats.binom.sf(46, n_runs, delta) < 0.002
@@ -198,7 +203,7 @@ def test_the_interval_of_a_learning_policy_contains_its_value():
     """The value is the average, over the rows of the log, of the true means of the chosen arms.
 
     If each interval (δ = 0.1) fails with probability 0.1, the probability that more than 11 of 40
-    fail is below 0.001. The mean error of 40 estimates is within 4 standard errors.
+    fail is below 0.001. The mean error of the estimates must be within 4 standard errors of 0.
     """
     assert stats.binom.sf(11, 40, 0.1) < 0.001
     n_failed, errors = 0, []
@@ -232,7 +237,7 @@ class Leader:
 
 
 def replay_slowly(policy, log):
-    """Return the rewards of the visits at which the policy, asked at every stage, chooses the arm."""
+    """Ask the policy at every visit; return the rewards of visits whose arm the policy chooses."""
     params, state, rewards = policy.params_for(len(log["arm"]) // 3), None, []
     rng, unit = np.random.default_rng(1), policy.scale_for(0.5)
     state = policy.init(params, 3)
@@ -292,7 +297,7 @@ def test_the_bucket_of_an_agent_allows_an_evaluation(memory):
             learner = kibitz.evaluate(agent, kibitz.kibitzer(rewards="bernoulli"))
             assert 0.2 <= learner.low < learner.value < learner.high
             assert kibitz.evaluate(agent, arm, delta=0.001) == result
-            # compaction leaves the younger visits
+            # a compaction removes the older visits
             before = list(agent.events())[-1000].at
             agent.compact(before)
             assert 0 < kibitz.evaluate(agent, "a").n_visits < 600
@@ -301,8 +306,8 @@ def test_the_bucket_of_an_agent_allows_an_evaluation(memory):
 def test_clicks_that_are_known_before_missing_clicks_do_not_count_alone(memory, serve_store):
     """Only clicks are reported; a missing click counts as 0 after the patience of 100 s.
 
-    Clicks of the last 100 s alone would say that each visit earns 1. The interval contains the truth
-    with probability at least 0.999.
+    Without missing clicks, the visits of the last 100 s would seem to have the mean reward 1. The
+    interval contains the truth with probability at least 0.999.
     """
     url, rng, clock = str(memory / "shop.db"), np.random.default_rng(8), [time.time()]
     arguments = {"rewards": "bernoulli", "bucket": 0.5, "patience": 100.0, "silence": 0.0}
@@ -403,7 +408,7 @@ def test_an_asynchronous_client_is_rejected():
 
 
 def test_the_script_reads_the_open_bandit_sample_from_a_wheel(tmp_path, capsys):
-    """The wheel of this test has the files and columns of obp; its clicks are drawn here."""
+    """The wheel of this test has the files and columns of obp; its clicks are random."""
     spec = importlib.util.spec_from_file_location("open_bandit", OPEN_BANDIT)
     open_bandit = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(open_bandit)

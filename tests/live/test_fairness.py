@@ -1,4 +1,4 @@
-"""One client must not stop the others: streams, reports, large requests, many connections."""
+"""Tests that one client cannot block others: streams, reads, large requests, connections."""
 
 import asyncio
 import contextlib
@@ -25,7 +25,7 @@ N_EVENTS = 4_002  # events of the long log, including two added arms
 
 @pytest.fixture
 def url(memory):
-    """Return the address of a store with an agent whose log is long, with long keys."""
+    """Return the address of a store with an agent that has a long log with long keys."""
     url = str(memory / "shop.db")
     with kibitz.agent(url, "checkout", arms=["blue", "green"], rewards="bernoulli", seed=1) as agent:
         for start in range(0, N_EVENTS - 2, 1000):
@@ -34,8 +34,8 @@ def url(memory):
     return url
 
 
-def make_stale(service):
-    """Make the next request read the tokens again, as the first request of each second does."""
+def expire_tokens(service):
+    """Expire the cached tokens, so the next request reads them from the store."""
     service.app.state.tokens._read_at = -10.0
 
 
@@ -161,7 +161,7 @@ def test_a_token_may_open_a_limited_number_of_streams(url, serve_store, monkeypa
 
 
 def open_socket(host, content):
-    """Send `content` on a connection with a small receive buffer."""
+    """Open a connection with a small receive buffer, send `content`, and return the connection."""
     connection = socket.socket()
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     connection.settimeout(30)
@@ -193,7 +193,7 @@ def test_a_slow_reader_is_dropped_with_a_last_event(url, serve_store, monkeypatc
     ids = [int(id) for id in re.findall(rb"^id: (\d+)$", body, re.M)]
     assert ids == list(range(1, len(ids) + 1))
     assert 0 < len(ids) < N_EVENTS
-    assert len(content) < 1_000_000  # of about 2.6 MB
+    assert len(content) < 1_000_000  # the whole log has about 2.6 MB
 
 
 @pytest.mark.parametrize("path", ["events", "export?format=jsonl"])
@@ -224,7 +224,7 @@ class Content(bytes):
 
 @pytest.mark.parametrize("path", ["events", "export?format=jsonl"])
 def test_a_stream_frees_its_chunks_when_the_client_leaves(url, serve_store, monkeypatch, path):
-    """The chunks are freed at once, not at some time by the garbage collector."""
+    """The chunks are freed at once, without the garbage collector."""
     read_chunk, as_lines = service_app._read_chunk, service_app.as_lines
 
     def read_content(agent, after):
@@ -331,7 +331,7 @@ def test_a_report_without_changes_is_computed_again_after_some_seconds(url, serv
 
 
 def test_asks_do_not_wait_for_reports(url, service, monkeypatch):
-    """With 100 slow reports waiting, an ask is answered, even if it must read the tokens."""
+    """While 100 slow reports wait, the service answers an ask, even if it must read the tokens."""
     running_service, may_finish = service(url), threading.Event()
     running_service.send("GET", PATH)
     monkeypatch.setattr(kibitz.Agent, "report", lambda agent, delta: may_finish.wait(60))
@@ -341,7 +341,7 @@ def test_asks_do_not_wait_for_reports(url, service, monkeypatch):
         paths = [f"{PATH}?delta={0.001 * n}" for n in range(1, 101)]
         reports = [asyncio.ensure_future(running_service.call("GET", path)) for path in paths]
         await asyncio.sleep(0.1)
-        make_stale(running_service)
+        expire_tokens(running_service)
         try:
             async with asyncio.timeout(20):
                 answer = await running_service.call("POST", f"{PATH}/ask")
@@ -397,7 +397,7 @@ def test_too_many_different_reads_are_rejected(url, service, monkeypatch):
 
 
 def test_a_small_request_waits_for_one_large_request_at_most(url, service):
-    """An ask that comes after ten requests for 1000 decisions is answered second."""
+    """An ask that arrives after ten requests for 400 decisions is answered first or second."""
     running_service, order = service(url), []
     running_service.send("POST", f"{PATH}/ask")
 
@@ -417,7 +417,7 @@ def test_a_small_request_waits_for_one_large_request_at_most(url, service):
 
 
 def test_few_imports_are_held_in_memory_at_a_time(url, service):
-    """Of five imports that arrive together, two are read; the others wait, and asks do not."""
+    """If five imports arrive together, two are read and three wait; an ask does not wait."""
     running_service = service(url)
     arrived, n_reading, statuses = asyncio.Event(), [], []
     headers = {"content-type": "text/csv", "content-length": "25", "host": "localhost"}
@@ -496,7 +496,7 @@ def test_large_requests_do_not_fill_the_queue_of_small_requests(url, service, mo
 
 
 def test_idle_connections_make_room_for_new_connections(url, serve_store, monkeypatch):
-    """With 20 connections allowed and 100 half-open, asks are answered and streams stay open."""
+    """If 100 half-open connections exceed the limit of 20, asks succeed and streams stay open."""
     monkeypatch.setattr(server, "MAX_CONNECTIONS", 20)
     with serve_store(url) as address, contextlib.ExitStack() as half_open:
         host = urlsplit(address).netloc

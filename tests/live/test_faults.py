@@ -78,35 +78,35 @@ def check_fleet(url, acknowledged):
 
 def test_killed_processes_lose_nothing(memory):
     url = str(memory / "shop.db")
-    (memory / "said").mkdir()
-    acknowledged = run_fleet(url, memory / "said", 40, 150)
+    (memory / "acknowledged").mkdir()
+    acknowledged = run_fleet(url, memory / "acknowledged", 40, 150)
     assert len(acknowledged) > 1200
     check_fleet(url, acknowledged)
 
 
 def test_killed_processes_lose_nothing_while_means_seem_to_change(url, tmp_path):
-    """The rewards of the workers depend on the decision, so the monitor and lookout raise alarms."""
-    (tmp_path / "said").mkdir()
+    """Each reward depends on the id of its decision, so the monitor and lookout raise alarms."""
+    (tmp_path / "acknowledged").mkdir()
     arguments = {"policy": kibitz.lookout(), "scale": 0.2, "patience": 0.05, "alarms": 0.1}
-    acknowledged = run_fleet(url, tmp_path / "said", 20, 60, **arguments)
+    acknowledged = run_fleet(url, tmp_path / "acknowledged", 20, 60, **arguments)
     check_fleet(url, acknowledged)
     with kibitz.agent(url, "fleet") as agent:
         assert agent.alarms()
 
 
 @pytest.mark.slow
-def test_two_hundred_kills_and_ten_thousand_operations(tmp_path):
+def test_two_hundred_kills_lose_none_of_ten_thousand_operations(tmp_path):
     url = str(tmp_path / "shop.db")
-    (tmp_path / "said").mkdir()
-    acknowledged = run_fleet(url, tmp_path / "said", 200, 1300)
+    (tmp_path / "acknowledged").mkdir()
+    acknowledged = run_fleet(url, tmp_path / "acknowledged", 200, 1300)
     assert len(acknowledged) >= 10_000
     check_fleet(url, acknowledged)
 
 
 @pytest.mark.slow
 def test_killed_processes_lose_nothing_on_postgresql(database, tmp_path):
-    (tmp_path / "said").mkdir()
-    acknowledged = run_fleet(database, tmp_path / "said", 20, 50)
+    (tmp_path / "acknowledged").mkdir()
+    acknowledged = run_fleet(database, tmp_path / "acknowledged", 20, 50)
     check_fleet(database, acknowledged)
 
 
@@ -190,7 +190,7 @@ def test_a_forked_process_can_use_its_parents_agent(url, tmp_path):
 
 
 def test_a_forked_process_records_its_own_commits(database):
-    """A parent that lost its connection must not take a commit of its child for its own."""
+    """A parent that lost its connection must not confuse its own commits with those of a child."""
     with create_agent(database) as agent:
         agent.ask()
         child = fork()
@@ -205,7 +205,7 @@ def test_a_forked_process_records_its_own_commits(database):
 
 
 def fork():
-    """Fork, without the warning of newer versions of Python about forks of several threads."""
+    """Fork, and suppress the warning of newer Python versions about threads in the parent."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         return os.fork()
@@ -225,7 +225,7 @@ def wait_for_exit(child, seconds=30.0):
 
 
 def test_a_child_forked_while_threads_write_and_read_does_not_hang(url):
-    """The child also uses the agent while the threads of its parent go on."""
+    """The child uses the agent while the threads of its parent continue to use it."""
     n_children = 8
     with create_agent(url) as agent:
         is_done = threading.Event()
@@ -258,7 +258,7 @@ def test_a_child_forked_while_threads_write_and_read_does_not_hang(url):
 
 
 def test_a_fork_inside_a_long_transaction_does_not_wait_for_its_end(memory, monkeypatch):
-    """A fork waits for a limited time; the locks of the child are free in any case."""
+    """A fork waits only a limited time for the transaction; the child can then use the store."""
     monkeypatch.setattr(schema, "FORK_SECONDS", 0.1)
     with create_agent(memory / "shop.db") as agent:
         in_transaction, is_done = threading.Event(), threading.Event()
@@ -284,7 +284,7 @@ def test_a_fork_inside_a_long_transaction_does_not_wait_for_its_end(memory, monk
 
 
 def test_a_child_does_not_keep_the_lock_of_a_parent_that_is_killed(memory):
-    """A process forks in a transaction and dies; its child lives on, and other writers go on."""
+    """A process forks in a transaction and dies; its child still runs, and others can write."""
     file = memory / "shop.db"
     create_agent(file).close()
     reading_end, writing_end = os.pipe()
@@ -322,7 +322,7 @@ def replace_file(file, backup):
     ("change", "word"), [(replace_file, "replaced"), (lambda file, _: file.unlink(), "deleted")]
 )
 def test_a_replaced_or_deleted_file_is_noticed(tmp_path, change, word):
-    """No operation is acknowledged after the file is replaced, not even one that is under way."""
+    """After the file is replaced, no operation is acknowledged, even if it began earlier."""
     file, backup = tmp_path / "shop.db", tmp_path / "backup.db"
     create_agent(backup).close()
     sentence = rf"the file of store .*shop\.db' was {word} while it was in use; stop all programs"
@@ -390,7 +390,7 @@ def lose_log(file, n_lost=3):
 
 
 def test_a_deleted_write_ahead_log_is_noticed(tmp_path):
-    """Opening the store warns, and the check lists the loss until the user accepts it."""
+    """Opening the store warns; the check lists the loss until the user deletes the lock file."""
     file = tmp_path / "shop.db"
     lose_log(file)
     sentence = r"3 acknowledged events of store .* are missing: its write-ahead log was deleted"
@@ -419,7 +419,7 @@ def test_the_loss_of_a_store_that_was_only_in_its_write_ahead_log_is_noticed(tmp
 
 
 def test_a_killed_process_and_a_damaged_lock_file_raise_no_false_alarm(tmp_path):
-    """With the write-ahead log in place nothing is missing; any content of the lock file is read."""
+    """If the write-ahead log exists, no event is missing; the lock file may have any content."""
     file = tmp_path / "shop.db"
     create_agent(file).close()
     for content in (None, b"", b"x" * 50, b"-7", b"00000000000000000003"):
@@ -508,7 +508,7 @@ def test_a_full_disk_raises_store_unavailable_and_leaves_no_partial_data(tmp_pat
         ["mount", "-t", "tmpfs", "-o", "size=1m", "none", folder], capture_output=True
     )
     if mounted.returncode != 0:
-        pytest.skip("a small disk can only be mounted by root")
+        pytest.skip("only root can mount a small disk")
     try:
         with create_agent(folder / "shop.db") as agent:
             n_asked = 0
@@ -531,7 +531,7 @@ def fill_store(file, n=400):
 
 
 @pytest.mark.parametrize("damage", ["torn", "overwritten", "no database"])
-def test_a_damaged_file_is_rejected_and_check_lists_what_is_readable(tmp_path, damage):
+def test_a_damaged_file_is_rejected_and_check_lists_readable_events(tmp_path, damage):
     file = tmp_path / "shop.db"
     size = fill_store(file)
     assert check_store(str(file)) == {"fleet": []}
@@ -629,7 +629,7 @@ def test_a_store_of_schema_2_is_migrated(tmp_path):
 
 
 def test_a_store_of_schema_3_is_migrated(tmp_path):
-    """Old agents get the rewards of their policy, and settled counts that follow from the log."""
+    """Old agents get the kind of rewards of their policy, and settled counts from the log."""
     file = tmp_path / "shop.db"
     shutil.copy(FILES / "schema-3.db", file)
     names = ("n_observed", "n_settled", "settled_sum", "settled_squares", "n_unsettled", "n_late")
@@ -765,7 +765,7 @@ def test_an_invalid_store_raises_value_error(url, sentence):
         create_agent(url)
 
 
-def test_sqlite_addresses(tmp_path, monkeypatch):
+def test_sqlite_addresses_are_accepted(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     create_agent("sqlite:///shop.db").close()
     create_agent(f"sqlite:///{tmp_path}/shop.db").close()
@@ -826,7 +826,7 @@ def test_a_restart_of_postgresql_under_load_loses_nothing(postgresql, database):
         deadline = time.monotonic() + 30
         while len(answers) < n_before + 30 and time.monotonic() < deadline:
             time.sleep(0.05)
-        assert len(answers) >= n_before + 30, "the work must go on"
+        assert len(answers) >= n_before + 30, "the work must continue"
     stop.set()
     for thread in threads:
         thread.join()

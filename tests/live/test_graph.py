@@ -1,4 +1,4 @@
-"""Agents with a graph: what a pull shows of other arms."""
+"""Tests of agents with a graph, on which a pull shows rewards of other arms."""
 
 import numpy as np
 import pytest
@@ -108,7 +108,7 @@ def find_disagreement(policy, shows, file, seed=5):
     return problems or None
 
 
-def test_what_a_pull_shows_is_counted_once(url):
+def test_a_reward_that_a_pull_shows_is_counted_once(url):
     with create(url) as agent:
         pull = agent.ask(among=["d"])
         assert agent.observe("b", 0.5, shown_by=pull.id) == "counted"
@@ -131,8 +131,8 @@ def test_what_a_pull_shows_is_counted_once(url):
         assert agent.report()["n_settled"].values.tolist() == [1, 1, 1, 0, 0]
 
 
-def test_a_compaction_keeps_what_open_pulls_have_shown(url):
-    """The shows of an open pull stay known; a pull that was removed takes no further shows."""
+def test_a_compaction_keeps_the_rewards_that_open_pulls_showed(url):
+    """An open pull keeps the rewards that it showed; a removed pull cannot show more rewards."""
     with create(url) as agent:
         time = [3e9]
         agent.now = lambda: time[0]
@@ -154,7 +154,7 @@ def test_a_compaction_keeps_what_open_pulls_have_shown(url):
         assert agent.check() == []
 
 
-def test_erased_keys_and_settled_counts_include_what_a_pull_showed(memory):
+def test_erased_keys_and_settled_counts_include_shown_rewards(memory):
     file = memory / "s.db"
     with create(file, rewards="bernoulli", scale=None, patience=10.0, silence=0.0) as agent:
         time = [3e9]
@@ -184,8 +184,8 @@ def test_a_log_with_shows_is_exported_and_replayed(memory):
             assert logged.n_shows == 12
 
 
-def test_an_agent_without_a_graph_counts_what_a_pull_shows(memory):
-    """The policy still pulls each arm once, because no graph says that arms need no pull."""
+def test_an_agent_without_a_graph_counts_shown_rewards(memory):
+    """The policy still pulls each arm once, because it does not know which arms a pull shows."""
     with create(memory / "s.db", None, ["a", "b"]) as agent:
         pull = agent.ask()
         agent.tell(pull.id, 1.0)
@@ -196,7 +196,7 @@ def test_an_agent_without_a_graph_counts_what_a_pull_shows(memory):
 
 
 def test_simultaneous_requests_do_not_wait_for_lost_reports(memory):
-    """A policy that knows the graph spreads requests among arms without a report."""
+    """A policy that knows the graph spreads simultaneous requests over arms without a report."""
     for n, policy in enumerate([kibitz.scout(informed=True), kibitz.max_n(kibitz.ucb())]):
         with create(memory / f"{n}.db", np.eye(5), policy=policy) as agent:
             assert sorted(agent.ask(n=5), key=lambda decision: decision.arm) != []

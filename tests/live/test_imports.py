@@ -11,7 +11,7 @@ SCRIPT = """
 import sys
 import kibitz
 
-def heavy():
+def find_heavy_modules():
     rooms = ("numba", "llvmlite", "kibitz.engine", "kibitz.simulation")
     return {name for name in sys.modules if name.startswith(rooms)}
 
@@ -26,7 +26,7 @@ kibitz.from_log(sys.argv[1] + ".nc")
 import kibitz.live.dashboard.routes, kibitz.live.service.app, kibitz.live.service.server
 import kibitz.live.agent.rehearse
 kibitz.live.service.app.create_app(sys.argv[1], kibitz.live.dashboard.routes.ROUTES)
-print(sorted(heavy()))
+print(sorted(find_heavy_modules()))
 """
 
 

@@ -42,7 +42,7 @@ def agent(memory, monkeypatch):
 
 
 def replace_each_by_junk(function, valid_arguments):
-    """Yield valid arguments with one of them replaced by junk."""
+    """Yield the valid arguments with one argument replaced, for each argument and each junk value."""
     for parameter in inspect.signature(function).parameters:
         for junk in JUNK:
             yield {**valid_arguments, parameter: junk}

@@ -33,7 +33,7 @@ def agent(memory):
         yield agent
 
 
-def expected_means(agent):
+def find_final_rewards(agent):
     rewards = {"blue": [], "green": []}
     final_rewards = {}
     arms = {}
@@ -54,7 +54,9 @@ def test_an_exported_log_can_be_read_as_a_problem(agent, memory, suffix):
     assert isinstance(problem, kibitz.Problem)
     assert problem.arms == ("blue", "green")
     rewards = dict(zip(problem.arms, problem.values, strict=True))
-    assert {arm: sorted(values.tolist()) for arm, values in rewards.items()} == expected_means(agent)
+    assert {arm: sorted(values.tolist()) for arm, values in rewards.items()} == find_final_rewards(
+        agent
+    )
     assert problem.n_observed.sum() == 10
     half_width = gaussian_radius(problem.n_observed, 0.05 / 2, problem.scale)
     assert problem.low.tolist() == (problem.means - half_width).tolist()
@@ -137,7 +139,7 @@ def test_an_invalid_log_raises_value_error(memory, content, sentence):
 
 
 def test_a_log_with_silence_uses_decisions_up_to_the_last_silent_decision(memory):
-    """Unsettled decisions are ignored: their clicks are in the log, their missing clicks are not."""
+    """Unsettled decisions are ignored, because the log has their clicks but no missing clicks."""
     setting = {"rewards": "bernoulli", "patience": 10.0, "silence": 0.0, "seed": 1}
     with kibitz.agent(memory / "s.db", "clicks", arms=["blue", "green"], **setting) as agent:
         agent.now = lambda: 2e9

@@ -281,7 +281,7 @@ class History(RuleBasedStateMachine):
         self.agent.now = lambda: self.now
 
     @invariant()
-    def the_agent_is_the_model(self):
+    def the_agent_agrees_with_the_model(self):
         if not hasattr(self, "model"):
             return
         arms = self.agent.arms()
@@ -309,11 +309,11 @@ def run(make_url, n):
     case("runTest").runTest()
 
 
-def test_random_histories_in_sqlite(memory):
+def test_random_histories_agree_with_the_model_in_sqlite(memory):
     run(lambda: tempfile.mktemp(suffix=".db", dir=memory), 60)
 
 
-def test_random_histories_in_postgresql(postgresql):
+def test_random_histories_agree_with_the_model_in_postgresql(postgresql):
     def make_url():
         postgresql_address = postgresql.get_uri()
         import psycopg

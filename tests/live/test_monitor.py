@@ -1,4 +1,4 @@
-"""The monitor of an agent detects changes, seldom raises a false alarm, and follows from the log."""
+"""Tests of the monitor: detected changes, rare false alarms, and agreement with a replay."""
 
 import math
 
@@ -34,7 +34,7 @@ def create_agent(url, name="clicks", **arguments):
 
 
 def serve(agent, clock, rng, means, n, size=40):
-    """Serve `n` batches of visitors; clicks are reported at once and other visits never."""
+    """Serve `n` batches of visitors; report clicks at once, and never report missing clicks."""
     for batch in range(n):
         clock[0] += 20
         keys = [f"{clock[0]} {batch} {k}" for k in range(size)]
@@ -43,7 +43,7 @@ def serve(agent, clock, rng, means, n, size=40):
 
 
 def test_a_change_raises_an_alarm_that_survives_compaction_erasure_and_reopening(url):
-    """Two agents see the same visitors; one agent is compacted and reopened, and keys are erased."""
+    """Two agents see the same visitors; the second agent is compacted, reopened and loses keys."""
     agents = [create_agent(url, name) for name in ("plain", "changed")]
     rngs = [np.random.default_rng(1) for _ in agents]
     for means, n in ((BEFORE, 12), (AFTER, 4), (AFTER, 8)):
@@ -140,7 +140,7 @@ def test_a_change_of_all_arms_within_an_hour_suggests_a_fault_of_the_tracking(me
 
 @pytest.mark.parametrize(("stop_at", "is_warned"), [(5, True), (20, False)])
 def test_an_arm_that_was_retired_before_the_change_does_not_count(memory, stop_at, is_warned):
-    """Red never changes. It is retired in batch 5, before the change in batch 10, or in batch 20."""
+    """Red never changes; it is retired before or after the other arms change in batch 10."""
     agent, clock = create_agent(memory / "shop.db", arms=["blue", "green", "red"], bucket=1.0)
     rng = np.random.default_rng(3)
     for batch in range(30):
@@ -154,8 +154,8 @@ def test_an_arm_that_was_retired_before_the_change_does_not_count(memory, stop_a
     agent.close()
 
 
-def test_a_change_is_no_sign_of_a_scale_that_is_too_small_and_hides_stale_estimates(memory):
-    """Blue falls from 20 to 0 standard deviations, and green stays at 10."""
+def test_a_change_gives_no_warning_about_the_scale_and_hides_stale_estimates(memory):
+    """The mean of blue falls from 20 to 0 standard deviations; the mean of green stays at 10."""
     agent, clock = create_agent(
         memory / "shop.db", rewards="gaussian", scale=0.1, bucket=1.0, silence="forget"
     )
@@ -188,7 +188,7 @@ def test_bad_arguments_are_rejected(tmp_path, arguments, message):
         create_agent(tmp_path / "shop.db", **arguments)
 
 
-def test_an_agent_is_opened_with_the_alarms_with_which_it_was_created(tmp_path):
+def test_an_agent_keeps_the_alarms_of_its_creation(tmp_path):
     create_agent(tmp_path / "shop.db", alarms=1e-300)[0].close()
     with kibitz.agent(tmp_path / "shop.db", "clicks") as agent:
         assert agent.config.monitor.get_threshold(0) > 690
@@ -197,7 +197,7 @@ def test_an_agent_is_opened_with_the_alarms_with_which_it_was_created(tmp_path):
 
 
 def find_alarms_slowly(events, patience, silence, monitor):
-    """Return (arm, since_id, at_id) of each alarm, from scans that store all rewards."""
+    """Return the alarms, each as (arm, since_id, at_id), and scans that store all rewards."""
     arms = [event.arm for event in events if event.kind == "added"]
     scans = [reference.ChangeScan(monitor.in_unit_interval) for _ in arms]
     ids, decisions, alarms, n_settled = [[] for _ in arms], [], [], 0
@@ -233,7 +233,7 @@ def find_alarms_slowly(events, patience, silence, monitor):
 
 @pytest.mark.parametrize("kind", ["gaussian", "bounded"])
 def test_late_reports_and_corrections_give_the_alarms_of_a_slow_replay(memory, kind):
-    """Reports come late, out of order, corrected or never; an arm is added and the mean jumps."""
+    """Reports are late, out of order, corrected or lost; an arm is added, and the means jump."""
     rng = np.random.default_rng(4)
     arguments = {"rewards": kind, "silence": "forget" if kind == "gaussian" else 0.25}
     arguments |= {"scale": 0.2} if kind == "gaussian" else {}
@@ -275,10 +275,10 @@ def test_late_reports_and_corrections_give_the_alarms_of_a_slow_replay(memory, k
 
 
 def make_log(rng, n, patience):
-    """Return the log of clicks with mean 0.2 when traffic jumps, and the rewards as they are told.
+    """Return a log of clicks with mean 0.2 and a jump in traffic, and (arm, reward) by report time.
 
-    The arm with the most clicks per report is chosen, so the choice depends on the delay: a click is
-    told at once, and a missing click counts as 0 after the patience.
+    Most decisions choose the arm with the most clicks per report. The choice therefore depends on the
+    delay: a click is told at once, and a missing click counts as 0 after the patience.
     """
     events = [Event(k + 1, 0.0, "added", None, name, None, None) for k, name in enumerate("ab")]
     gaps = np.where(np.arange(n) < n / 2, 1.0, 2 / n)  # in units of the patience
@@ -302,10 +302,11 @@ def make_log(rng, n, patience):
 
 
 def test_false_alarms_are_rare_under_adaptive_choice_and_delay():
-    """At most 0.2 of the agents may raise a false alarm. Here 40 agents make 500 decisions each.
+    """At most 20 % of agents may raise a false alarm; the test has 40 agents of 500 decisions.
 
-    If the promise holds, more than 18 alarms have a probability below 0.0003. The same rewards in the
-    order of the reports raise alarms in most agents, because clicks come first.
+    If this limit holds, more than 18 alarms have a probability below 0.0003. In the negative control,
+    the scans see the rewards in the order of the reports. Most agents then raise an alarm, because
+    clicks are reported before missing clicks.
     """
     rng = np.random.default_rng(5)
     monitor = Monitor(0.2, 2, True, 1.0)
@@ -323,11 +324,11 @@ def test_false_alarms_are_rare_under_adaptive_choice_and_delay():
 @pytest.mark.parametrize(("kind", "n_before", "before", "after"), [
     ("gaussian", 300, 0.0, 1.0), ("gaussian", 500, 0.0, 0.7), ("bernoulli", 500, 0.9, 0.4),
 ])  # fmt: skip
-def test_intervals_since_a_change_seldom_miss_the_new_mean(kind, n_before, before, after):
-    """An interval with a share of 0.0225 should ever miss its mean in at most this share of runs.
+def test_intervals_since_a_change_rarely_miss_the_new_mean(kind, n_before, before, after):
+    """A confidence sequence with delta = 0.0225 should miss the mean in at most 2.25 % of runs.
 
-    Here the interval starts where the monitor says, and is looked at after each observation. If it
-    were valid, more than 6 misses in 60 runs would have a probability below 0.0003.
+    The intervals start at the change that the monitor estimates, and the test checks them after each
+    observation. If they are valid, more than 6 misses in 60 runs have a probability below 0.0003.
     """
     rng, n_missed = np.random.default_rng(6), 0
     monitor = Monitor(0.1, 2, kind == "bernoulli", 1.0)
@@ -347,7 +348,7 @@ def test_intervals_since_a_change_seldom_miss_the_new_mean(kind, n_before, befor
 
 
 def test_the_threshold_bounds_the_sum_of_the_probabilities_of_all_tests():
-    """The reference lists all tests; for rewards in [0, 1], brute force bounds each probability."""
+    """The sum over all tests agrees with a reference that lists them, and the bounds sum to delta."""
     scan, weights, logs = reference.ChangeScan(False), 0.0, 0.0
     for count in range(1, 301):
         scan.rewards = range(count)
@@ -384,7 +385,7 @@ def binomial(n, k, mean):
 
 
 def test_a_rehearsal_with_changes_delay_and_loss_raises_the_alarm_and_loses_nothing(memory):
-    """`rehearse` itself compares the store with the log. The change comes at stage 201 of 400."""
+    """The means change at stage 201 of 400. `rehearse` compares the store with the log."""
     problem = kibitz.changing(
         [(1, kibitz.bernoulli([0.9, 0.2])), (201, kibitz.bernoulli([0.05, 0.2]))]
     )

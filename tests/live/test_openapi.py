@@ -118,7 +118,7 @@ check(events.data.events[0].seq === 3, events.data);
 
 
 def find_tool(name):
-    """Return the path of a program, or skip the test."""
+    """Return the path of a program; skip the test if the program is not installed."""
     path = shutil.which(name, path=SEARCH_PATH)
     if path is None:
         pytest.skip(f"{name} is not installed: the document was NOT tried with it")
@@ -126,7 +126,7 @@ def find_tool(name):
 
 
 def run(*command, cwd):
-    """Run a program; on failure, show its output."""
+    """Run a program and return its output; if the program fails, show its output."""
     environment = {**os.environ, "PATH": SEARCH_PATH, "NO_COLOR": "1"}
     process = subprocess.run(
         [str(argument) for argument in command], cwd=cwd, env=environment, capture_output=True,

@@ -1,4 +1,4 @@
-"""Tests of what an operator uses: probes, metrics, logs, request ids, CORS and the app factory."""
+"""Tests of the service for operators: probes, metrics, logs, CORS and the app factory."""
 
 import asyncio
 import json
@@ -44,7 +44,7 @@ def store_file(memory):
 
 
 def reload_tokens(service):
-    """Let the service read the tokens again, as after a second."""
+    """Expire the cached tokens, so the next request reads them from the store."""
     service.app.state.tokens._read_at = -10.0
 
 
@@ -100,7 +100,7 @@ def test_a_hanging_store_occupies_one_thread_however_many_probes_arrive(
 def test_a_restart_of_postgresql_makes_the_service_unready_but_not_dead(
     postgresql, database, serve_store, monkeypatch
 ):
-    """PostgreSQL stops for two seconds; `/livez` stays 200 and `/readyz` recovers by itself."""
+    """While PostgreSQL restarts, `/livez` returns 200; `/readyz` returns 503 and then recovers."""
     create_agent(database).close()
     monkeypatch.setattr(probes, "READY_SECONDS", 0.3)
     live_statuses, ready_statuses = [], []
@@ -146,7 +146,7 @@ def test_a_draining_service_is_alive_but_not_ready(store_file, service):
 
 @pytest.fixture
 def slow_migration(store_file, monkeypatch):
-    """Let the next opening of the store wait for a migration; return an event that ends it."""
+    """Make the next opening of the store wait in a migration; yield the event that ends the wait."""
     end = threading.Event()
     monkeypatch.setattr(schema, "VERSION", schema.VERSION + 1)
     monkeypatch.setitem(schema.MIGRATIONS, schema.VERSION - 1, lambda database: end.wait(20))
@@ -304,7 +304,7 @@ def test_silence_counts_as_a_tell_but_not_as_a_counted_report(memory, store_file
     assert 'kibitz_results_total{result="counted"}' in expression
 
 
-def test_metrics_of_an_unavailable_store_say_so(store_file, service, monkeypatch):
+def test_metrics_show_that_the_store_is_unavailable(store_file, service, monkeypatch):
     running = service(store_file)
     running.send("GET", "/metrics")
 
@@ -408,7 +408,7 @@ def test_an_invalid_request_id_is_replaced(store_file, service, request_id):
 
 
 def test_no_log_line_contains_a_token_a_key_or_a_reward(store_file, service, log_lines, monkeypatch):
-    """Requests of all routes, valid and invalid, with marked tokens, keys and rewards."""
+    """Valid and invalid requests to all routes contain recognisable tokens, keys and rewards."""
     running = service(store_file, metrics_token="secret-metrics")
     token = auth.create_token(running.app.state.store, "admin")
     reload_tokens(running)
@@ -448,7 +448,8 @@ def test_no_log_line_contains_a_token_a_key_or_a_reward(store_file, service, log
             assert secret not in text
     logging.getLogger("kibitz").setLevel(logging.DEBUG)
     running.send("POST", f"{PATH}/ask", {"key": "secret-key"}, token)
-    assert "secret-key" in "\n".join(log_lines("text"))  # this test can find a key
+    # As a control, the log at level DEBUG contains the key.
+    assert "secret-key" in "\n".join(log_lines("text"))
 
 
 def test_configured_logs_are_written_once(capsys):
@@ -527,7 +528,7 @@ def test_other_origins_cookies_and_powerful_tokens_are_rejected(cross_origin):
     assert running.send("POST", other, {}, tokens["page"], origin=SHOP)[0] == 403
 
 
-def test_an_open_store_serves_no_page_of_another_origin(store_file, service):
+def test_a_store_without_tokens_serves_no_page_of_another_origin(store_file, service):
     running = service(store_file, allowed_origins=[SHOP])
     assert running.send("POST", f"{PATH}/ask", {})[0] == 200
     assert running.send("POST", f"{PATH}/ask", {}, origin=SHOP)[0] == 401
@@ -592,7 +593,7 @@ def test_the_factory_names_a_missing_or_invalid_setting(memory, store_file, monk
 
 
 def test_the_queue_of_a_killed_worker_is_not_counted(memory, store_file):
-    """A supervisor replaces a killed worker, whose file in the shared folder stays."""
+    """A supervisor replaces a killed worker; the file of the killed worker stays in the folder."""
     folder = memory / "metrics"
     folder.mkdir()
     code = (
@@ -636,7 +637,7 @@ def test_uvicorn_serves_the_factory_with_two_workers_that_share_metrics(memory, 
             assert line, output
             output += line
         address, ids = f"http://127.0.0.1:{port}", set()
-        for _ in range(40):  # a new connection each, so both workers get some
+        for _ in range(40):  # each client opens a new connection, so both workers get requests
             with kibitz.Client(address, token, agent="checkout") as client:
                 ids.add(client.ask().id)
         assert ids == set(range(1, 41))

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from live.browser import find_browser, free_port, run_service, wait_until_up
+from live.browser import find_browser, find_free_port, run_service, wait_until_up
 
 import kibitz
 from kibitz.live.service import auth
@@ -73,7 +73,7 @@ def test_documented_probes_exist(memory, service):
 
 
 def test_the_documented_script_asks_from_a_page_of_another_site(memory):
-    """A browser runs the script in a page of an allowed origin, and of an origin that is not."""
+    """A browser runs the script in a page of an allowed origin and in a page of another origin."""
     browser_path = find_browser()
     if browser_path is None:
         pytest.skip("no Chromium on this machine: the script was NOT tested in a browser")
@@ -82,7 +82,7 @@ def test_the_documented_script_asks_from_a_page_of_another_site(memory):
     url, script = str(memory / "shop.db"), re.search(r"^```js\n(.*?)^```", PAGE_TEXT, re.M | re.S)[1]
     with kibitz.agent(url, "banner", arms=["old", "new"], rewards="bernoulli", seed=1) as agent:
         token = auth.create_token(agent.store, "play", "banner")
-    shop, folder = free_port(), memory / "shop"
+    shop, folder = find_free_port(), memory / "shop"
     folder.mkdir()
     command = [sys.executable, "-m", "http.server", str(shop), "--directory", str(folder)]
     with (
@@ -107,7 +107,7 @@ def test_the_documented_script_asks_from_a_page_of_another_site(memory):
         assert [event.key for event in agent.events() if event.kind == "pull"] == ["visitor-4"]
 
 
-def test_documented_limits_are_those_of_the_service():
+def test_documented_limits_agree_with_the_service():
     from kibitz.live.agent.history import BATCH_SIZE
     from kibitz.live.service import agents, group_commit, server
 

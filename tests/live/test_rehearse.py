@@ -76,7 +76,7 @@ def test_invalid_arguments_raise_value_error(arguments, sentence):
 
 
 def test_a_result_beside_the_agent_must_be_of_the_same_setting():
-    """The regrets would otherwise look comparable although the runs met different noise."""
+    """With another setting, the runs would have different noise and could not be compared."""
     policies, options = {"simulator": kibitz.ucb(2.0)}, {"engine": "step"}
     simulated = kibitz.simulate(PROBLEM, kibitz.active(0.3), policies, **SETTING, **options)
 

@@ -22,7 +22,7 @@ def create_agent(folder, **arguments):
 
 @pytest.mark.parametrize("rewards", ["bernoulli", "gaussian"])
 def test_intervals_of_an_adaptive_agent_contain_the_means_at_all_times(memory, rewards):
-    """Each interval must contain its mean, also when rewards arrive late and an arm is added.
+    """Each interval must contain its mean, even if rewards arrive late and an arm is added.
 
     The intervals are checked after every third decision, with delta = 1e-4. If they are valid, the
     test fails with probability at most 3e-4, because it simulates three agents.
@@ -80,7 +80,7 @@ def test_the_report_has_the_counts_of_each_arm(memory):
 
 
 def test_the_report_of_clicks_leads_with_the_loss_and_shows_rates(memory):
-    """The counts are those of a real test; n_settled, sums and squares give the intervals."""
+    """The counts of clicks and views come from a real A/B test."""
     with create_agent(memory, rewards="bernoulli", policy=None, scale=None) as agent:
         for arm, (clicks, views) in {"a": (39, 2551), "b": (68, 2629), "c": (49, 2539)}.items():
             rewards = [1.0] * clicks + [0.0] * (views - clicks)
@@ -111,7 +111,7 @@ def test_the_report_of_clicks_leads_with_the_loss_and_shows_rates(memory):
      (-3.0, 41.0, 19.0, False, ("19", "-3 to 41")),
      (-math.inf, math.inf, 0.0, False, ("0.0000", "-inf to inf"))],
 )  # fmt: skip
-def test_numbers_have_as_many_digits_as_their_interval_deserves(low, high, mean, is_rate, text):
+def test_the_width_of_an_interval_determines_the_digits(low, high, mean, is_rate, text):
     assert format_interval(low, high, is_rate, mean) == text
 
 
@@ -133,7 +133,7 @@ def test_lost_reports_that_matter_are_a_warning(memory):
     assert expected in data.attrs["warnings"]
 
 
-def test_a_report_without_any_data(memory):
+def test_a_report_without_data_is_valid(memory):
     with create_agent(memory) as agent:
         data = agent.report()
     assert np.isnan(data["mean"]).all()
@@ -156,7 +156,7 @@ def test_looks_saved_is_the_planners_estimate(memory):
     assert looks_saved == pytest.approx(0.5 * (regret_without_looks - regret_with_looks), rel=1e-9)
 
 
-def test_the_report_warns(memory):
+def test_the_report_has_warnings(memory):
     rng = np.random.default_rng(0)
     with create_agent(memory) as agent:
         assert agent.report().attrs["warnings"] == []
@@ -197,7 +197,7 @@ def test_an_invalid_delta_raises_value_error(memory, delta):
 
 
 def test_text_shows_unsettled_decisions_and_late_reports_apart(memory):
-    """If silence counts as a reward, the summary counts the decisions that the means leave out."""
+    """If silence counts as a reward, the text says how many decisions the means leave out."""
     time = [4e9]
     with kibitz.agent(
         memory / "s.db", "s", arms=["a", "b"], rewards="bernoulli", patience=100, silence=0

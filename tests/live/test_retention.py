@@ -1,4 +1,4 @@
-"""Compaction, erasure, backup and restore, with kills at any point."""
+"""Tests of compaction, erasure, backup and restore, with kills at any point."""
 
 import contextlib
 import itertools
@@ -25,7 +25,7 @@ FILES = Path(__file__).with_name("files")
 
 
 def create_agent(url, name="s", n=0, **arguments):
-    """Return an agent after `n` visits, one in each second; some reports are lost or corrected."""
+    """Return an agent after `n` visits, one visit per second; some reports are lost or corrected."""
     agent = kibitz.agent(
         url,
         name,
@@ -73,7 +73,7 @@ def test_compaction_keeps_every_number(url, name, arguments):
         assert kinds[-1] == "compacted"
         rows = agent.store.read(lambda database: database.execute("select id, status from decisions"))
         assert 20 < len(rows) < 60
-        # a second compaction, and everything that changes an old decision, an arm or the state
+        # compact again, then change old decisions, the arms and the state
         assert agent.compact(2e9 + 50) > 0
         pending = [id for id, status in rows if status == "pending" and id < 50]
         for id in pending:
@@ -88,7 +88,7 @@ def test_compaction_keeps_every_number(url, name, arguments):
 
 
 def test_an_agent_decides_the_same_after_a_compaction(memory):
-    """The decisions of a compacted agent are those of an agent with a complete log."""
+    """A compacted agent makes the same decisions as an agent with a complete log."""
     for name, arguments in POLICIES:
         agents = [create_agent(memory / f"{n}.db", name, 40, **arguments) for n in range(2)]
         agents[0].compact(2e9 + 30)
@@ -152,7 +152,7 @@ def test_an_erased_key_is_in_no_file_of_the_store(memory):
 
 
 def test_many_keys_are_erased_with_few_scans_of_the_log(memory):
-    """A service commits nothing else meanwhile, so one scan for each key would stop it for long."""
+    """An erasure blocks all other commits, so one scan for each key would block them too long."""
     with create_agent(str(memory / "s.db")) as agent:
         agent.ask(n=1000, key=[f"visitor-{n}" for n in range(1000)])
         statements = []
@@ -320,15 +320,15 @@ for n in range(first, first + 1000):
 
 
 @pytest.mark.slow
-def test_killed_processes_lose_nothing_and_erase_what_they_acknowledged(memory):
+def test_killed_processes_lose_nothing_and_acknowledged_erasures_are_complete(memory):
     """A process that asks, erases and compacts is killed (kill -9) at 12 random moments."""
-    file, rng, said = memory / "store" / "shop.db", random.Random(1), []
+    file, rng, acknowledged = memory / "store" / "shop.db", random.Random(1), []
     file.parent.mkdir()
     kibitz.agent(file, "s", arms=["a", "b"], rewards="bernoulli", bucket=0.5, seed=1).close()
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     for start in range(12):
         command = [sys.executable, "-c", WORKER, str(file), str(1000 * start)]
-        with open(memory / "said", "w+b") as output:
+        with open(memory / "acknowledged", "w+b") as output:
             process = subprocess.Popen(command, stdout=output, env=environment)
             while not output.tell() and process.poll() is None:
                 time.sleep(0.02)
@@ -337,16 +337,16 @@ def test_killed_processes_lose_nothing_and_erase_what_they_acknowledged(memory):
             process.kill()
             process.wait()
             output.seek(0)
-            said += [line.split() for line in output.read().decode().splitlines()]
+            acknowledged += [line.split() for line in output.read().decode().splitlines()]
         with kibitz.agent(file, "s") as agent:
             assert agent.check() == []
             n_told = sum(arm.n_pulls for arm in agent.arms())
-            assert n_told >= sum(word == "told" for word, _ in said)
+            assert n_told >= sum(word == "told" for word, _ in acknowledged)
         content = read_files(file)
-        for word, n in said:
+        for word, n in acknowledged:
             if word == "erased":
                 assert f"visitor-{n}@example.org".encode() not in content
-    assert sum(word == "erased" for word, _ in said) >= 5
+    assert sum(word == "erased" for word, _ in acknowledged) >= 5
 
 
 # ------------------------------------------------------------------------------ backup and restore
@@ -429,7 +429,7 @@ def test_a_postgresql_store_is_backed_up_by_other_means(tmp_path):
 
 
 def test_a_store_of_schema_4_gets_no_probabilities(tmp_path):
-    """Decisions of older versions have no probability, and new decisions have one."""
+    """Decisions of older versions have no probability; new decisions have a probability."""
     file = tmp_path / "shop.db"
     shutil.copy(FILES / "schema-4.db", file)
     for name in ("checkout", "banner", "price"):

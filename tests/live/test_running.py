@@ -19,7 +19,7 @@ import pytest
 from uvicorn.server import ServerState
 
 import kibitz
-from kibitz.live.service import auth as tokens, http as wire, server as running
+from kibitz.live.service import auth as tokens, http as wire, server as server_module
 from kibitz.live.service.app import create_app as app
 
 pytestmark = pytest.mark.slow
@@ -63,7 +63,7 @@ class Stream:
         self.connection.close()
 
     def read_event(self):
-        """Return the fields of the next event, or None at the end; skip comments."""
+        """Return the fields of the next event, or None at the end of the stream; skip comments."""
         fields = {}
         while line := self.answer.readline().decode():
             name, _, value = line.rstrip("\n").partition(": ")
@@ -133,7 +133,7 @@ def test_many_streams_do_not_slow_down_requests(agent_and_host):
 
 
 @contextlib.contextmanager
-def sockets(host, n, content):
+def open_sockets(host, n, content):
     name, _, port = host.partition(":")
     connections = [socket.create_connection((name, int(port)), 10) for _ in range(n)]
     try:
@@ -147,16 +147,16 @@ def sockets(host, n, content):
 
 def test_slow_clients_time_out_and_block_nobody(agent_and_host, monkeypatch):
     agent, host = agent_and_host
-    monkeypatch.setattr(running, "MAX_HEADER_SECONDS", 1.0)
+    monkeypatch.setattr(server_module, "MAX_HEADER_SECONDS", 1.0)
     monkeypatch.setattr(wire, "MAX_BODY_SECONDS", 1.0)
     head = f"POST {PATH}/ask HTTP/1.1\r\nHost: localhost\r\n".encode()
     partial_request = head + b"Content-Type: application/json\r\nContent-Length: 20\r\n\r\n{"
     get = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
     with (
-        sockets(host, 50, b"") as silent_sockets,
-        sockets(host, 50, head) as head_sockets,
-        sockets(host, 50, partial_request) as partial_sockets,
-        sockets(host, 5, get) as reused_sockets,
+        open_sockets(host, 50, b"") as silent_sockets,
+        open_sockets(host, 50, head) as head_sockets,
+        open_sockets(host, 50, partial_request) as partial_sockets,
+        open_sockets(host, 5, get) as reused_sockets,
     ):
         for client_socket in reused_sockets:
             answer = http.client.HTTPResponse(client_socket)
@@ -182,7 +182,7 @@ def test_slow_clients_time_out_and_block_nobody(agent_and_host, monkeypatch):
 def test_a_body_that_is_too_large_closes_the_connection(agent_and_host):
     _, host = agent_and_host
     head = f"POST {PATH}/tell HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99999999\r\n\r\n"
-    with sockets(host, 1, head.encode()) as [connection]:
+    with open_sockets(host, 1, head.encode()) as [connection]:
         answer = http.client.HTTPResponse(connection)
         answer.begin()
         assert answer.status == 413
@@ -232,7 +232,7 @@ def test_ten_thousand_random_strings_do_not_break_the_parser(memory, monkeypatch
     agent = create_agent(url)
     events_before = list(agent.events())
     service = app(url)
-    config = running.create_server(service).config
+    config = server_module.create_server(service).config
     config.load()
     statuses = set()
 
@@ -264,11 +264,11 @@ def test_ten_thousand_random_strings_do_not_break_the_parser(memory, monkeypatch
 
 @pytest.mark.parametrize("error", [None, ConnectionResetError()])
 def test_a_lost_connection_is_freed_at_once(memory, error):
-    """No timer keeps it in memory; clients that reset connections would fill the memory."""
+    """If a timer kept lost connections, clients that reset connections would fill the memory."""
     url = str(memory / "shop.db")
     create_agent(url).close()
     service = app(url)
-    config = running.create_server(service).config
+    config = server_module.create_server(service).config
     config.load()
 
     async def lose_connection():
@@ -294,11 +294,11 @@ def test_a_lost_connection_is_freed_at_once(memory, error):
 
 def test_malformed_http_is_answered_with_a_json_error(agent_and_host):
     _, host = agent_and_host
-    with sockets(host, 1, b"\x16\x03\x01 hello\r\n\r\n") as [connection]:
+    with open_sockets(host, 1, b"\x16\x03\x01 hello\r\n\r\n") as [connection]:
         answer = http.client.HTTPResponse(connection)
         answer.begin()
         assert answer.status == 400
-        assert json.loads(answer.read()) == running.NOT_HTTP_ERROR
+        assert json.loads(answer.read()) == server_module.NOT_HTTP_ERROR
         assert answer.getheader("x-content-type-options") == "nosniff"
 
 
@@ -314,12 +314,12 @@ def test_malformed_http_is_answered_with_a_json_error(agent_and_host):
     ],
 )
 def test_an_ambiguous_length_is_rejected_and_the_connection_closed(agent_and_host, version, framing):
-    """A proxy that finds another end of the body must not be able to hide a second request in it."""
+    """If a proxy assumes another length, the body could hide a second request from the proxy."""
     agent, host = agent_and_host
     hidden_request = f"POST {PATH}/ask HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n"
     for path in (f"POST {PATH}/ask", f"GET {PATH}", "POST /nowhere", "GET /docs"):
         head = f"{path} HTTP/{version}\r\nHost: localhost\r\n{framing}\r\n\r\n"
-        with sockets(host, 1, f"{head}0\r\n\r\n{hidden_request}".encode()) as [connection]:
+        with open_sockets(host, 1, f"{head}0\r\n\r\n{hidden_request}".encode()) as [connection]:
             answer = http.client.HTTPResponse(connection)
             answer.begin()
             assert (answer.status, answer.getheader("connection")) == (400, "close")
@@ -333,7 +333,7 @@ def test_an_ambiguous_length_is_rejected_and_the_connection_closed(agent_and_hos
 
 
 class Program:
-    """`kibitz serve` in its own process."""
+    """A process that runs `kibitz serve`."""
 
     def __init__(self, url, port=0):
         words = [sys.executable, "-m", "kibitz.cli", "serve", "--store", url, "--port", str(port)]

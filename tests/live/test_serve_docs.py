@@ -84,12 +84,12 @@ def test_the_documented_extras_exist():
         assert set(extras_text.split(",")) <= set(extras)
 
 
-def test_the_documented_limits_are_those_of_the_service():
+def test_the_documented_limits_agree_with_the_service():
     from kibitz.live.service import agents, auth, group_commit, http, reads, server, streams
 
     max_import = agents.MAX_IMPORT_BYTES // 2**20
     assert f"an import over {max_import} MiB" in PAGE_TEXT
-    assert f"client_max_body_size {max_import}m;" in PAGE_TEXT  # of nginx
+    assert f"client_max_body_size {max_import}m;" in PAGE_TEXT  # the limit of nginx
     assert f"over {http.MAX_BODY_BYTES // 1024} KiB, or over {http.MAX_BATCH} decisions" in PAGE_TEXT
     n_waiting = group_commit.MAX_WAITING
     assert f"too many waiting decisions and reports ({n_waiting}, and {n_waiting} in" in PAGE_TEXT

@@ -64,13 +64,12 @@ def service_and_agent(memory, service):
     agent.close()
 
 
-def token(agent, role, name=None):
-    new_token = tokens.create_token(agent.store, role, name)
-    return new_token
+def create_token(agent, role, name=None):
+    return tokens.create_token(agent.store, role, name)
 
 
 def reload_tokens(service):
-    """Make the service read the tokens again, as it does after a second."""
+    """Expire the cached tokens, so the next request reads them from the store."""
     service.app.state.tokens._read_at = -10.0
 
 
@@ -95,7 +94,7 @@ def test_every_route_is_tested():
 
 def test_requests_without_a_valid_token_are_rejected(service_and_agent):
     service, agent = service_and_agent
-    valid_token, revoked_token = token(agent, "admin"), token(agent, "admin")
+    valid_token, revoked_token = create_token(agent, "admin"), create_token(agent, "admin")
     tokens.revoke_token(agent.store, 2)
     reload_tokens(service)
     token_id, _, secret = valid_token.partition(".")
@@ -120,9 +119,9 @@ def test_requests_without_a_valid_token_are_rejected(service_and_agent):
     assert service.send("GET", f"{PATH}?token={valid_token}")[0] == 401
 
 
-def test_roles_include_the_roles_before_them(service_and_agent):
+def test_a_role_includes_all_weaker_roles(service_and_agent):
     service, agent = service_and_agent
-    tokens_by_role = {role: token(agent, role) for role in tokens.ROLES}
+    tokens_by_role = {role: create_token(agent, role) for role in tokens.ROLES}
     reload_tokens(service)
     for needed_role, method, path, content in REQUESTS:
         for role, role_token in tokens_by_role.items():
@@ -139,7 +138,7 @@ def test_a_token_for_one_agent_gives_no_access_to_others(service_and_agent):
     service, agent = service_and_agent
     agent_arguments = {"arms": ["a", "b"], "rewards": "bernoulli", "policy": kibitz.ucb()}
     kibitz.agent(agent.store.url, "other", **agent_arguments).close()
-    bound = token(agent, "admin", "checkout")
+    bound = create_token(agent, "admin", "checkout")
     reload_tokens(service)
     expected_agents = {"agents": ["checkout"], "more": False}
     assert service.send("GET", "/v1/agents", token=bound)[2] == expected_agents
@@ -155,7 +154,7 @@ def test_a_token_for_one_agent_gives_no_access_to_others(service_and_agent):
 
 def test_a_token_is_stored_as_a_hash_and_revoked_within_a_second(service_and_agent):
     service, agent = service_and_agent
-    new_token = token(agent, "read")
+    new_token = create_token(agent, "read")
     rows = agent.store.read(lambda database: database.execute("select * from tokens"))
     assert new_token.partition(".")[2] not in repr(rows)
     assert [stored_token.role for stored_token in tokens.list_tokens(agent.store)] == ["read"]
@@ -173,7 +172,7 @@ def test_a_token_is_stored_as_a_hash_and_revoked_within_a_second(service_and_age
 
 def test_tokens_are_compared_in_constant_time(service_and_agent, monkeypatch):
     service, agent = service_and_agent
-    valid_token = token(agent, "read")
+    valid_token = create_token(agent, "read")
     reload_tokens(service)
     compared_pairs = []
     compare_digest = tokens.hmac.compare_digest
@@ -215,7 +214,7 @@ def test_without_tokens_only_local_hosts_and_origins_are_served(service_and_agen
     assert list(agent.events()) == events_before
     for host in ("localhost", "127.0.0.1:8765", "[::1]:8765"):
         assert service.send("POST", f"{PATH}/ask", host=host, origin=f"http://{host}")[0] == 200
-    play_token = token(agent, "play")
+    play_token = create_token(agent, "play")
     reload_tokens(service)
     headers = {"token": play_token, "host": "shop.example"}
     assert service.send("POST", f"{PATH}/ask", **headers)[0] == 200
@@ -245,7 +244,7 @@ def test_every_answer_has_the_headers(service_and_agent):
         assert "server" not in headers
 
 
-def test_unknown_paths_and_methods(service_and_agent):
+def test_unknown_paths_and_methods_are_rejected(service_and_agent):
     service, _ = service_and_agent
     check_error(service.send("GET", "/nowhere"), 404, "unknown")
     check_error(service.send("POST", "/v1/agents/nobody/ask"), 404, "unknown")
@@ -303,7 +302,7 @@ def test_path_traversal_reaches_nothing(service_and_agent):
     assert list(agent.events()) == events_before
 
 
-def test_a_name_may_have_anything_printable_in_it(service_and_agent):
+def test_a_name_may_contain_any_printable_character(service_and_agent):
     from urllib.parse import quote
 
     service, agent = service_and_agent
@@ -364,7 +363,7 @@ def test_a_large_body_is_rejected_before_it_is_read(service_and_agent):
     assert len(list(agent.events())) == 2
 
 
-def test_ten_thousand_random_bodies_are_at_most_rejected(service_and_agent):
+def test_ten_thousand_random_bodies_change_nothing(service_and_agent):
     service, agent = service_and_agent
     events_before, rng = list(agent.events()), random.Random(1)
     fragments = [
@@ -611,7 +610,7 @@ def test_types_are_strict(service_and_agent):
 
 
 def find_integer_fields(document):
-    """Yield (method, path, location, body with one integer field, field) for each such field."""
+    """Yield (method, path, location, name, schema) for each integer field of the document."""
 
     def resolve(schema):
         name = schema.get("$ref", "").rpartition("/")[2]

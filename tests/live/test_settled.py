@@ -232,8 +232,8 @@ def test_an_ask_reads_few_of_many_unsettled_decisions(memory):
 # ------------------------------------------------------------------- the bias of known rewards
 
 
-def ratios(memory, seed):
-    """Return two lists with one entry per arm: a ratio, and whether its settled counts are exact.
+def compute_ratios(memory, seed):
+    """Return two lists with one entry per arm: a ratio, and whether the settled counts are exact.
 
     The ratio is the mean of the known rewards divided by the clicks per ask. Both arms have a click
     rate of 5 %; there are 3000 asks, the patience is 600, and clicks are reported at once. The
@@ -265,37 +265,38 @@ def ratios(memory, seed):
 def test_settled_counts_do_not_overstate_the_rate_of_an_arm_with_pending_decisions(
     memory, monkeypatch
 ):
-    """Each settled mean is clicks per ask, exactly. The mean of known rewards is too large.
+    """Each settled mean equals the clicks per ask; the mean of known rewards is too large.
 
-    The mean of known rewards counts recent clicks but not recent missing clicks. Before settled
-    counts, this mean was reported, and the policy saw it: the arm that was pulled looked better and
-    was pulled more. Measured with seeds 0, 1 and 2: that arm at 1.58, 1.47 and 1.59 times its clicks
-    per ask. With the present rule for pending decisions, known rewards are 1.18 to 1.28 times too
-    large; the settled means are exact with both rules.
+    The mean of known rewards counts recent clicks but not recent missing clicks. Earlier versions
+    reported this mean and gave it to the policy. The pulled arm looked better than it was, so it was
+    pulled more. With seeds 0, 1 and 2, its known mean was 1.58, 1.47 and 1.59 times its clicks per
+    ask. With the present rule for pending decisions, known means are 1.18 to 1.28 times too large.
+    The settled means are exact with both rules.
     """
     original_pull = pending.pull
     with monkeypatch.context() as patch:
         patch.setattr(
             pending, "pull", lambda *arguments: original_pull(*arguments[:6])
         )  # without silence
-        known_ratios, is_exact = ratios(memory, 1)
+        known_ratios, is_exact = compute_ratios(memory, 1)
         assert max(known_ratios) == pytest.approx(1.4747, abs=1e-4)
         assert min(known_ratios) == 1.0  # the arm that rests has no pending decisions
         assert all(is_exact)
     (memory / "1.db").unlink()
-    known_ratios, is_exact = ratios(memory, 1)
+    known_ratios, is_exact = compute_ratios(memory, 1)
     assert known_ratios == pytest.approx([1.1764, 1.2836], abs=1e-4)
     assert all(is_exact)
 
 
 def test_intervals_of_settled_counts_cover_when_delays_depend_on_clicks(memory):
-    """The probability that an interval ever fails is at most delta with settled counts.
+    """With settled counts, the probability that any interval of a run fails is at most delta.
 
     One arm is pulled in every stage and clicks with probability 0.05; clicks are told at once, and
-    the patience is 1/5 of the stages. The intervals are those for Bernoulli rewards by the
-    Krichevsky-Trofimov mixture (Robbins, 1970), at every tenth stage. With known rewards they fail in
-    nearly every run; with settled counts in at most a share delta = 0.1 of all runs. If the true
-    probability is 0.1, then 22 or more failures of 100 have probability 0.0003.
+    the patience is 1/5 of the stages. The intervals for Bernoulli rewards come from the
+    Krichevsky-Trofimov mixture (Robbins, 1970) and are checked at every tenth stage. With known
+    rewards, they fail in nearly every run. With settled counts, they fail in at most a share
+    delta = 0.1 of all runs. If the true probability is 0.1, then 22 or more failures of 100 have
+    probability 0.0003.
     """
     from scipy.special import betaln
 

@@ -34,7 +34,7 @@ def create_agent(url, n_arms=3):
 
 
 def count_pulls(agent, width):
-    """Return the pulls of each arm in each interval of the log, and the start times of intervals."""
+    """Return the pulls by arm in each interval of `width` pulls, and the start of each interval."""
     pulls = [event for event in agent.events() if event.kind == "pull"]
     intervals = [pulls[k : k + width] for k in range(0, len(pulls), width)]
     return [Counter(event.arm for event in interval) for interval in intervals], [
@@ -109,7 +109,7 @@ def test_means_agree_with_the_log(url, monkeypatch, limit):
             settled = rewards.pop((name, interval), None)
             assert mean == (settled and pytest.approx(sum(settled) / len(settled)))
     assert not rewards
-    assert shares.n_settled.sum() == replayed.n_settled - 3  # three of them were forgotten
+    assert shares.n_settled.sum() == replayed.n_settled - 3  # three settled decisions were forgotten
 
 
 def test_each_decision_is_read_once(memory):
@@ -185,7 +185,7 @@ def read_snapshot(agent):
 
 
 def test_a_snapshot_contains_the_verdict(memory):
-    """The attributes and columns are those of the report and of the verdict."""
+    """A snapshot has the numbers of `agent.report()` and `agent.verdict()`."""
     with kibitz.agent(
         memory / "shop.db", "shop", arms=["a", "b", "c"], rewards="bernoulli", seed=1
     ) as agent:
@@ -242,7 +242,7 @@ def test_decisions_settle_without_an_event(memory, monkeypatch):
     options = {"arms": arms, "rewards": "bernoulli", "seed": 1, **silence}
 
     async def wait_for(frames, counts):
-        """Wait for a snapshot with these settled and unsettled counts of the first arm."""
+        """Wait until the first arm has the given counts of settled and unsettled decisions."""
         while True:
             frame = await anext(frames)
             if frame.startswith(b"event"):
@@ -271,7 +271,7 @@ async def ask(agent):
         await asyncio.sleep(0.01)
 
 
-def test_at_most_two_snapshots_a_second(memory):
+def test_a_stream_sends_at_most_two_snapshots_a_second(memory):
     received = []
 
     async def run(agent):
@@ -292,7 +292,7 @@ def test_at_most_two_snapshots_a_second(memory):
     assert len({parse(frame)[1]["report"]["n_asks"] for frame in received}) == len(received)
 
 
-def test_an_unavailable_store_is_reported_and_recovered_from(memory, monkeypatch):
+def test_a_stream_reports_an_unavailable_store_and_recovers(memory, monkeypatch):
     monkeypatch.setattr(snapshots, "MIN_SNAPSHOT_SECONDS", 0.05)
     monkeypatch.setattr(snapshots, "KEEPALIVE_SECONDS", 0.1)
 

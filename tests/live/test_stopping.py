@@ -23,7 +23,7 @@ def create_arms(counts):
     return [create_arm(name, *count) for name, count in zip("abcdefgh", counts, strict=False)]
 
 
-def verdict(counts, rewards="bernoulli", scale=1.0, n_founding=None, **options):
+def compute_verdict(counts, rewards="bernoulli", scale=1.0, n_founding=None, **options):
     arms = create_arms(counts)
     return decide(arms, rewards, scale, n_founding or len(arms), **options)[0]
 
@@ -92,7 +92,7 @@ def test_the_evidence_is_below_the_generalised_likelihood_ratio():
     ("p", "error_at_tenth", "error_at_third"), [(0.3, 0.0007, 0.016), (0.5, 0.0012, 0.020)]
 )
 def test_exact_error_of_two_equal_arms_in_turn(p, error_at_tenth, error_at_third):
-    """The probability that one of two equal arms is ever ruled out is exact, by enumeration.
+    """An enumeration gives the exact probability that one of two equal arms is ever ruled out.
 
     The arms get 48 observations each and are compared after each round. The expected numbers were
     computed with other code. The negative control replaces the evidence by the largest likelihood
@@ -130,10 +130,10 @@ def test_exact_error_of_two_equal_arms_in_turn(p, error_at_tenth, error_at_third
 
 
 def play(chooser, means, n_runs, n_stages, rng, is_gaussian=False):
-    """Return the counts and the sums of all arms after each stage: [stage, run, arm].
+    """Return the counts and the reward sums as arrays with the axes stage, run and arm.
 
-    `chooser` says who chooses the arms: "turn" (round robin), "top two" (one of the two arms with the
-    largest posterior draws) or "kibitzer", with a look at every third stage.
+    `chooser` is the rule that chooses the arms: "turn" (round robin), "top two" (one of the two arms
+    with the largest posterior draws) or "kibitzer", with a look at every third stage.
     """
     n_arms = len(means)
     n, sums = np.zeros((n_runs, n_arms)), np.zeros((n_runs, n_arms))
@@ -177,10 +177,11 @@ def play(chooser, means, n_runs, n_stages, rng, is_gaussian=False):
 def test_a_best_arm_is_ruled_out_with_probability_at_most_delta(chooser, is_gaussian):
     """The verdict is checked after every stage, with two equal best arms and one worse arm.
 
-    The checked event contains a wrong winner and a loss above its bound: the weighted evidence
-    against the true gaps of the best arm reaches 1 / (0.9 delta). With delta = 0.3, at most 45 of 150
-    runs are expected to fail. The limit 73 is five standard deviations higher; the probability of a
-    false alarm is below 10^-5. The negative control is a z-test at level 0.3, repeated at each stage.
+    A run counts as failed if the weighted evidence against the true gaps of the best arm ever reaches
+    1 / (0.9 delta). Each run with a wrong winner or a loss above its bound is such a run. At
+    delta = 0.3, at most 45 of 150 runs are expected to fail. The limit 73 is five standard deviations
+    higher; the probability of a false alarm is below 10^-5. The negative control is a z-test at level
+    0.3, repeated at each stage.
     """
     delta, n_runs, n_stages = 0.3, 150, 240
     means = [0.3, 0.3, 0.0] if is_gaussian else [0.3, 0.3, 0.15]
@@ -201,7 +202,7 @@ def test_a_best_arm_is_ruled_out_with_probability_at_most_delta(chooser, is_gaus
 
 
 def test_the_verdict_is_the_weighted_evidence():
-    """With founding arms only, an arm is out if the evidence reaches (K - 1) / (0.81 delta)."""
+    """If no arm was added, an arm is ruled out when its evidence reaches (K - 1) / (0.81 delta)."""
     n, sums = np.array([2000.0, 2000.0, 2000.0]), np.array([200.0, 150.0, 120.0])
     p_values, shares = rule_out(Data(n, sums, False), np.zeros(3, bool), 3, 0.05)
     values, _ = pair_evidence(n[1:], sums[1:], n[:1], sums[:1], np.zeros(2), False)
@@ -234,7 +235,7 @@ def test_the_loss_is_the_largest_gap_that_is_not_excluded(is_gaussian):
 
 def test_the_verdict_on_a_real_test_names_the_loss():
     counts = [(2551, 39), (2629, 68), (2539, 49), (2661, 63)]
-    answer = verdict(counts)
+    answer = compute_verdict(counts)
     assert answer.winner is None
     assert answer.out == ()
     assert not answer.may_stop
@@ -244,8 +245,8 @@ def test_the_verdict_on_a_real_test_names_the_loss():
         "No verdict yet. If you stop now and keep b, you give up at most 1.5 clicks in 100 views "
         "(at 95 % confidence, however often you check); likely about 0.09. A winner is not in sight."
     )
-    assert verdict(counts) == answer  # the draws have a fixed seed
-    close = verdict(counts, tolerance=0.02)
+    assert compute_verdict(counts) == answer  # the draws have a fixed seed
+    close = compute_verdict(counts, tolerance=0.02)
     assert close.may_stop
     assert close.sentence == (
         "You may stop: b is within 2 points of the best "
@@ -254,37 +255,37 @@ def test_the_verdict_on_a_real_test_names_the_loss():
 
 
 def test_each_kind_of_verdict_has_a_sentence():
-    answer = verdict([(10_000, 1000), (10_000, 700)])
+    answer = compute_verdict([(10_000, 1000), (10_000, 700)])
     assert (answer.winner, answer.may_stop, answer.out) == ("a", True, ("b",))
     assert (answer.loss_high, answer.remaining) == (0.0, 0)
     assert answer.sentence == (
         "a is best: every other arm is ruled out (at 95 % confidence, however often you check)."
     )
-    answer = verdict([(10_000, 1000), (10_000, 900)], delta=0.01)
+    answer = compute_verdict([(10_000, 1000), (10_000, 900)], delta=0.01)
     assert answer.remaining > 5000
     assert f"after about {answer.remaining:,} more views at the present pace." in answer.sentence
     assert "(at 99 % confidence, however often you check)" in answer.sentence
-    answer = verdict([(10**6, 300_000), (10**6, 300_010), (1000, 100)])
+    answer = compute_verdict([(10**6, 300_000), (10**6, 300_010), (1000, 100)])
     assert answer.out == ("c",)
     assert answer.sentence.endswith("a and b may be equal; a winner may never be found.")
-    assert "percentage points per pull" in verdict([(50, 20), (50, 30)], "bounded").sentence
-    answer = verdict([(50, 20.0), (50, 30.0)], "gaussian", 2.0)
+    assert "percentage points per pull" in compute_verdict([(50, 20), (50, 30)], "bounded").sentence
+    answer = compute_verdict([(50, 20.0), (50, 30.0)], "gaussian", 2.0)
     assert " per pull (at 95 %" in answer.sentence
     assert "clicks" not in answer.sentence
 
 
 def test_there_is_no_verdict_while_an_arm_is_unseen():
-    answer = verdict([(10_000, 1000), (10_000, 700), (0, 0.0)])
+    answer = compute_verdict([(10_000, 1000), (10_000, 700), (0, 0.0)])
     assert answer.winner is None
     assert not answer.may_stop
     assert answer.remaining is None
     assert answer.out == ("b",)
     assert 0.9 < answer.loss_high < 0.92  # 1 minus the lower end of a
     assert answer.sentence.startswith("No verdict yet: c not seen. If you stop now and keep a, ")
-    unbounded = verdict([(100, 10.0), (0, 0.0)], "gaussian")
+    unbounded = compute_verdict([(100, 10.0), (0, 0.0)], "gaussian")
     assert unbounded.loss_high == math.inf
     assert unbounded.sentence.endswith("the loss has no bound yet.")
-    empty_verdict = verdict([(0, 0.0), (0, 0.0)])
+    empty_verdict = compute_verdict([(0, 0.0), (0, 0.0)])
     assert (empty_verdict.winner, empty_verdict.loss_high) == (None, 1.0)
     assert empty_verdict.sentence == "No verdict yet: no arm has a settled reward."
 
@@ -338,12 +339,13 @@ def test_shares_and_weights_sum_to_at_most_one_when_arms_are_added():
 
 @pytest.mark.slow
 def test_best_arms_are_rarely_ruled_out_when_arms_are_added():
-    """With arms added, a best arm is ever ruled out in at most 30 % of the runs (delta = 0.3).
+    """If arms are added, at most 30 % of the runs ever rule out a best arm (delta = 0.3).
 
-    All arms have the same mean, so each of them is a best arm. Arms are added whenever the oldest arm
-    falls behind, which is the worst moment for it, and are looked at after every round. An arm counts
-    as wrongly ruled out if it is the first founding arm or was added later. More than 42 of 90 runs
-    have probability below 10⁻³ under the promise. A z-test at the same level, the control, fails.
+    All arms have the same mean, so each arm is a best arm. An arm is added when the oldest arm has a
+    low mean, which is the worst moment for the oldest arm. The test compares the arms after every
+    round. An arm counts as wrongly ruled out if it is the first founding arm or was added later. If
+    the limit of 30 % holds, more than 42 of 90 runs fail with probability below 10⁻³. The negative
+    control is a z-test at the same level, which fails more often.
     """
     n_runs, n_wrong, n_wrong_control = 90, 0, 0
     for run in range(n_runs):
@@ -374,7 +376,7 @@ def test_an_arm_added_later_needs_more_evidence():
 
 
 def test_the_likely_loss_resists_the_winners_curse():
-    """Of ten equal arms, the largest mean is lucky; the posterior shrinks the differences."""
+    """The largest observed mean of ten equal arms is too high; the posterior shrinks differences."""
     rng = np.random.default_rng(5)
     n = np.full(10, 1000.0)
     for is_gaussian in (False, True):
@@ -389,6 +391,6 @@ def test_the_likely_loss_resists_the_winners_curse():
 @pytest.mark.parametrize("n", [1, 10, 10**9])
 def test_extreme_counts_give_finite_numbers(n):
     for sum_a, sum_b in itertools.product((0, n), (0, n)):
-        answer = verdict([(n, sum_a), (n, sum_b)])
+        answer = compute_verdict([(n, sum_a), (n, sum_b)])
         assert 0 <= answer.loss_high <= 1
         assert 0 <= answer.loss_likely <= 1

@@ -72,7 +72,7 @@ def test_a_corrected_typo_leaves_no_trace_in_the_monitor(memory, typo, is_first)
 
 
 def test_lookout_forgets_an_arm_whose_reward_was_corrected_by_many_scales(memory):
-    """A typo raises a false alarm, so the policy cannot subtract it with the right weight."""
+    """A typo raises a false alarm; the policy cannot subtract it exactly, so it forgets the arm."""
     for typo in (50.0, 1e20):
         with create_agent(memory / f"{typo}.db", policy=kibitz.lookout(), patience=10.0) as agent:
             rng = random.Random(1)
@@ -90,7 +90,7 @@ def test_lookout_forgets_an_arm_whose_reward_was_corrected_by_many_scales(memory
 
 
 def test_lookout_counts_corrected_reports_ahead_exactly(memory):
-    """A pending decision keeps the later reports ahead; a typo among them is corrected there."""
+    """Reports after a pending decision are counted ahead; a correction of such a report is exact."""
     with create_agent(memory / "a.db", policy=kibitz.lookout(), patience=1e6) as agent:
         agent.ask()
         for _ in range(100):
@@ -108,7 +108,7 @@ def test_lookout_counts_corrected_reports_ahead_exactly(memory):
 @pytest.mark.parametrize("policy", [None, kibitz.ucb(), kibitz.lookout()], ids=repr)
 @pytest.mark.parametrize("scale", [1e-50, 1.0, 1e50])
 def test_an_agent_survives_rewards_of_any_size(memory, policy, scale):
-    """No accepted reward raises an error or a warning, then or later, and reports still work."""
+    """Rewards of any size raise no error or warning, neither when they are reported nor later."""
     with create_agent(
         memory / "a.db", policy=policy, scale=scale, patience=10.0, silence=scale, alarms=0.1
     ) as agent:
@@ -168,7 +168,7 @@ def test_sums_of_rewards_of_any_size_are_exact():
 
 
 def test_the_expansion_of_a_sum_does_not_depend_on_the_order_of_its_terms():
-    """A replay of the log therefore gives the stored remainders."""
+    """A replay may add the terms in another order, and must give the stored remainders."""
     rng = random.Random(2)
     for _ in range(200):
         terms = [rng.gauss(0, 1) * 10 ** rng.uniform(-20, 20) for _ in range(8)]
@@ -182,7 +182,7 @@ def test_the_expansion_of_a_sum_does_not_depend_on_the_order_of_its_terms():
 def test_a_correction_or_a_new_arm_does_not_read_the_log(url, monkeypatch):
     """The state of kibitzer is changed in place, and the replay gives the same state.
 
-    Otherwise a correction of an agent with a million decisions would block it for seconds.
+    If a correction read the log, it would block an agent with a million decisions for seconds.
     """
     with create_agent(url, patience=100.0, silence=0.0) as agent:
         clock = [4e9]
@@ -218,7 +218,7 @@ def test_a_correction_or_a_new_arm_does_not_read_the_log(url, monkeypatch):
 
 
 def test_a_migration_replaces_rounded_sums(tmp_path):
-    """A store of schema 3 may have sums that a corrected typo has erased."""
+    """A corrected typo may leave wrong sums in a store of schema 3; the migration recomputes them."""
     file = tmp_path / "shop.db"
     shutil.copy(FILES / "schema-3.db", file)
     with contextlib.closing(sqlite3.connect(file)) as connection:
@@ -234,7 +234,7 @@ def test_a_migration_replaces_rounded_sums(tmp_path):
 
 
 def test_an_implausible_reward_needs_force(url):
-    """A Gaussian reward beyond 10,000 times the scale is rejected, and nothing is written."""
+    """A Gaussian reward beyond 10,000 times the scale is rejected unless `force` is true."""
     sentence = (
         r"^reward -5001\.0 is more than 10,000 times the scale 0\.5 of agent 'checkout'; "
         r"check the reward, and use force if it is right$"

@@ -1,6 +1,6 @@
 """The service answers as in a recorded transcript of requests, statuses, headers and bodies.
 
-python tests/live/test_transcript.py   # record again after an intended change
+After an intended change, record a new transcript with `python tests/live/test_transcript.py`.
 """
 
 import asyncio
@@ -180,7 +180,7 @@ REQUESTS_WITHOUT_TOKENS = [  # while the store has no tokens
     {"method": "DELETE", "path": C}, {"method": "DELETE", "path": C}, get(f"{C}/config"),
 ]  # fmt: skip
 
-REQUESTS_WITH_TOKENS = [  # with tokens
+REQUESTS_WITH_TOKENS = [  # after the store has tokens
     request
     for path, method, body in (
         ("/v1/agents", "GET", None), (A, "GET", None), (f"{A}/events?after=20&limit=1", "GET", None),
@@ -259,7 +259,7 @@ async def exchange(app, request, tokens):
 
 
 def normalise(value, secrets):
-    """Replace values that differ between recordings."""
+    """Replace values that differ between recordings by placeholders."""
     if isinstance(value, dict):
         return {
             key: "<time>"
@@ -279,7 +279,7 @@ def normalise(value, secrets):
 
 
 def describe(request, status, headers, content, secrets):
-    """Return an exchange as plain data."""
+    """Return a request and its response as plain data."""
     body = request.get("body")
     request_fields = {key: value for key, value in request.items() if value is not None}
     if isinstance(body, bytes):
@@ -316,7 +316,7 @@ def _fields(event):
 
 
 async def record(url):
-    """Return the exchanges with the service of a new store."""
+    """Send all requests to the service of a new store; return the requests and responses."""
     with (
         kibitz.agent(
             url,
@@ -337,7 +337,7 @@ async def record(url):
             seed=1,
         ),
     ):
-        app, create_token = service(url)
+        app, create_token = create_service(url)
         secrets, exchanges = {}, []
         for requests in (REQUESTS_WITHOUT_TOKENS, REQUESTS_WITH_TOKENS):
             for request in requests:
@@ -347,14 +347,14 @@ async def record(url):
                 for role in ("read", "play", "admin"):
                     secrets[role] = create_token(agent.store, role)
                 secrets["of checkout"] = create_token(agent.store, "admin", "checkout")
-                app.state.tokens._read_at = -10.0  # read the tokens again, as after a second
+                app.state.tokens._read_at = -10.0  # expire the cached tokens
         await app.state.writer.finish()
         app.state.tokens.store.close()
         app.state.store.close()
     return exchanges
 
 
-def service(url):
+def create_service(url):
     from kibitz.live.dashboard.routes import ROUTES
     from kibitz.live.service.app import create_app
     from kibitz.live.service.auth import create_token

@@ -19,7 +19,7 @@ PATIENCE = 1e9  # lookout needs a patience; no report is late
 N_HISTORIES = 1000
 
 
-def policy_named(name):
+def make_policy(name):
     return POLICIES[name](**({"horizon": 1000} if name in PLANNERS else {}))
 
 
@@ -49,11 +49,11 @@ def test_the_agent_reproduces_runs_of_the_compiled_simulator(name, memory):
     horizon, seed, run = 120, 11, 3
     stages = np.arange(1, horizon + 1)
     simulated_runs = play_runs(
-        policy_named(name), problem, feedback, horizon=horizon, seed=seed, first=run, stages=stages
+        make_policy(name), problem, feedback, horizon=horizon, seed=seed, first=run, stages=stages
     )
     arguments = {
         "arms": list("0123"),
-        "policy": policy_named(name),
+        "policy": make_policy(name),
         "rewards": "gaussian",
         "scale": 2.0,
     }
@@ -72,12 +72,12 @@ def test_a_thousand_random_histories_are_decided_as_by_the_policy(name, memory):
     """Histories include observations that nobody asked for, and occasional restarts."""
     for history in range(-(-N_HISTORIES // len(LIVE_POLICIES))):
         disagreement = find_disagreement(name, history, memory / f"{history}.db")
-        assert disagreement is None, f"story {history}: {disagreement}"
+        assert disagreement is None, f"history {history}: {disagreement}"
 
 
 def find_disagreement(name, history, file):
     rng = np.random.default_rng([history, 5])
-    policy = policy_named(name)
+    policy = make_policy(name)
     params = policy.params
     n_arms, scale = int(rng.integers(2, 7)), float(rng.choice([0.5, 1.0, 4.0]))
     reward_unit = policy.scale_for(scale)

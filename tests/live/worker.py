@@ -1,8 +1,8 @@
 """Run several processes that use one agent, and kill some of them at random moments.
 
-Usage: `python worker.py URL FOLDER KILLS OPERATIONS SEED`. Four processes, forked from this process,
-each append their answered operations to a separate file. Processes are killed (kill -9) and restarted
-until all operations are done. The script prints the number of kills.
+Usage: `python worker.py URL FOLDER KILLS OPERATIONS SEED`. The script forks four processes, and each
+process appends its answered operations to its own file. The script kills (kill -9) and restarts
+processes KILLS times, then waits until all operations are done. It prints the number of kills.
 """
 
 import os
@@ -18,7 +18,7 @@ N_PROCESSES = 4
 
 
 def work(url, file, worker_number, n_restarts, n_operations):
-    """Ask, tell and observe; write one line for each answer."""
+    """Ask, tell and observe; write one line to the file for each answer."""
     output = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     agent = kibitz.agent(url, "fleet")
     for n in range(n_operations):

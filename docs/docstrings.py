@@ -37,7 +37,7 @@ LITERAL = re.compile(
 
 @cache
 def find_errata() -> dict[str, str]:
-    """Return the name of the page that has each erratum, by its number."""
+    """Return a dict from the number of each erratum to the name of its page."""
     return {
         number: page.stem
         for page in sorted(ERRATA.glob("*.md"))
@@ -90,9 +90,9 @@ def shorten_types(app, what, name, *unused) -> None:
 
 
 def hide_source_of_sweep(app) -> None:
-    """Let Sphinx show the signature that `sweep` sets at import (`builder-inited`).
+    """Make Sphinx show the signature that `sweep` gets at import (`builder-inited`).
 
-    Sphinx would otherwise read the defaults from the source, which does not have them.
+    Sphinx would otherwise read the signature from the source, which lacks the default values.
     """
     import kibitz.simulation.sweep as module
 
@@ -140,7 +140,7 @@ def process_docstring(
 
 
 def show_public_names(app, doctree) -> None:
-    """Replace the module in signatures of public objects by `kibitz` (`doctree-read`)."""
+    """Show the module of each public object as `kibitz` (`doctree-read`)."""
     from docutils import nodes
     from sphinx import addnodes
 

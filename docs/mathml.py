@@ -60,7 +60,10 @@ def make_font() -> bytes:
 
 
 def narrow_roots(font) -> None:
-    """Make all root signs as narrow as the smallest, because Chromium reserves the largest width."""
+    """Give all root signs the width of the smallest sign.
+
+    Chromium otherwise reserves the width of the largest sign for every root.
+    """
     glyphs, widths = font["glyf"], font["hmtx"]
     root = font.getBestCmap()[0x221A]
     for name in font.getGlyphOrder():

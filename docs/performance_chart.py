@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 
 DOCS = Path(__file__).parent
-# label of a bar: the line of performance.txt whose CPU time it shows
+# label of each bar: regular expression for the line of performance.txt with its CPU time
 BARS = {
     "C++": r"ucb by hand in C\+\+",
     "kibitz": "ucb, bandit",

@@ -268,7 +268,7 @@ def is_nan(value):
 
 
 def is_clear_message(message, call):
-    """Return whether a message names an argument and shows its value or says that it is missing."""
+    """Return whether a message names an argument, and shows its value or says that it is missing."""
     named_arguments = [
         name
         for name in {*call, "gaps"}
@@ -309,7 +309,7 @@ def call_succeeds(function, call):
         ("could not convert string to a float, got 'junk'", False),
     ],
 )
-def test_explains_accepts_messages_with_name_and_value(message, expected):
+def test_clear_messages_have_name_and_value(message, expected):
     call = {"gap": math.nan, "n_arms": None, "epoch": 10.0, "a": "junk"}
     assert is_clear_message(message, call) == expected
 

@@ -124,7 +124,8 @@ def test_peeling_is_a_probability_that_grows_with_delta_and_the_horizon(delta, h
 def sum_over_blocks(delta, horizon, ratio, n_blocks):
     """Return the sum, over blocks of time, of bounds on the probability that a walk crosses a chord.
 
-    Each chord joins the boundary at both ends of a block. The ends of the blocks decrease from the horizon by factors of `ratio`, at most down to 1.
+    Each chord joins the boundary at both ends of a block. The ends of the blocks decrease from the
+    horizon by factors of `ratio`, at most down to 1.
     """
 
     def height(t):

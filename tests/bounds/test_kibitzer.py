@@ -1,10 +1,10 @@
-"""Tests of the theorem about kibitzer (docs/kibitzer_proof.md), step by step, and of its computation.
+"""Tests of each step of the theorem about kibitzer (docs/kibitzer_proof.md) and of its computation.
 
-A slow implementation of the policy in this file shares no code with kibitz. Inequalities between
-numbers are checked exactly (lattice walks, binomials), statements about paths on each simulated
-path, and statements about expectations by simulation with fixed seeds. Some checks compute the
-slack of an inequality. These checks also run on wrong versions of the statement ("mutants"), for
-which the slack must be negative.
+This file contains a slow implementation of the policy, which shares no code with kibitz. The tests
+check inequalities between numbers exactly, by lattice walks and binomials. They check statements
+about paths on each simulated path, and statements about expectations by simulation with fixed seeds.
+Some tests compute the slack of an inequality. They also compute the slack for wrong versions of the
+statement ("mutants"), which must be negative.
 """
 
 import importlib.util
@@ -61,17 +61,20 @@ def ell(x, beta=1.0):
 
 
 def compute_denominator(n, n_own_looks, k, n_looks):
-    """Return D = min(KO + bF, K(2O + bF_i)), the denominator of the index."""
+    """Return D = min(KO + bF, K(2O + bF_i)), the denominator of the index.
+
+    O is `n`, K is `k`, b is `B`, F is `n_looks` and F_i is `n_own_looks`.
+    """
     return np.minimum(k * n + B * n_looks, k * (2 * n + B * n_own_looks))
 
 
 def compute_earlier_denominator(n, n_own_looks, k, n_looks):
-    """Return KO + bF, the denominator of the earlier index, which does not count F_i."""
+    """Return KO + bF, the denominator of the earlier index, which ignores F_i."""
     return k * n + B * n_looks
 
 
 class Row(NamedTuple):
-    """A stage of a run, before its pull: O_i, F_i and the indices, and the arm that is pulled."""
+    """The numbers of observations and looks and the indices before a stage, and the pulled arm."""
 
     stage: int
     n_looks: int
@@ -82,12 +85,12 @@ class Row(NamedTuple):
 
 
 class Run:
-    """One run of kibitzer with Gaussian rewards, stage by stage, with its full history.
+    """One run of kibitzer with Gaussian rewards. `rows` contains its stages.
 
-    Every `share`-th look is a look in turn, at the arm `choose_forced(r, K)` in the r-th turn. A
-    turn is skipped if its arm already has more than `max_observations` observations plus one for
-    each of its previous turns. `choose_look(counts, rng)` chooses the arm of each other look. If
-    `weights` are given, looks are passive, and no look is in turn.
+    Every `share`-th look is a look in turn. The r-th look in turn goes to the arm
+    `choose_forced(r, K)`. It is skipped if this arm already has more than `max_observations`
+    observations plus one for each of its previous turns. `choose_look(counts, rng)` chooses the arm
+    of each other look. If `weights` are given, all looks are passive and none is in turn.
     """
 
     def __init__(
@@ -166,7 +169,7 @@ def make_runs(n, seed, horizon=200, is_passive=False, **options):
 def compute_slack_of_step_1(**options):
     """Return the minimum of O_j − 1 − ⌊F/4K⌋ over all arms j, stages and runs.
 
-    O_j is the number of observations of arm j, and F is the number of looks, before the stage.
+    Before the stage, O_j is the number of observations of arm j, and F is the number of looks.
     """
     smallest_slack = math.inf
     for run in make_runs(60, 1, choose_pull=lambda counts, rng: int(np.argmax(counts)), **options):
@@ -179,9 +182,9 @@ def compute_slack_of_step_1(**options):
 
 
 def test_step_1_every_arm_has_been_seen_once_and_in_its_turns():
-    """Check that the bound holds, and is attained, whichever arms the policy pulls.
+    """Check that the bound holds for any pulls, and that some run attains it.
 
-    The bound must also hold for any rule for the looks that are not in turn.
+    The runs have different rules for the looks that are not in turn.
     """
     assert compute_slack_of_step_1() == 0
 
@@ -210,10 +213,10 @@ def order_arms(means):
 
 
 def compute_slack_of_step_2(thresholds=lambda gaps: gaps / 2, seed=2, is_passive=False):
-    """Return the minimum over all stages of the right side minus the left side of step 2.
+    """Return the minimum, over all stages, of the right side minus the left side of step 2.
 
-    The left side is the gap of the pulled arm. The right side pays for a first pull, for exploration
-    and for failures of the best arm.
+    The left side is the gap of the pulled arm. The right side is the sum of three terms: for a first
+    pull, for exploration and for failures of the best arm.
     """
     smallest_slack = math.inf
     for run in make_runs(40, seed, is_passive=is_passive):
@@ -269,7 +272,7 @@ def passive_speed(run, arm, n, own_share=2, n_arms=None):
 
 
 def compute_slack_of_step_3(speed, **options):
-    """Return the minimum of log V_n − log(x_i − 1) over all pulls of runs, at O_i = n."""
+    """Return the minimum of log V_n − log(x_i − 1) over pulls; n is the count of the pulled arm i."""
     smallest_slack, is_passive = math.inf, speed is passive_speed
     for run in make_runs(25, 4, horizon=300, is_passive=is_passive):
         for row in run.rows[::7]:
@@ -331,7 +334,7 @@ def compute_slack_of_step_4(width, index=compute_denominator, **options):
 
 
 @pytest.mark.parametrize("width", [active_width, passive_width])
-def test_step_4_the_width_of_the_best_arm(width):
+def test_step_4_the_bound_on_the_width_of_the_best_arm(width):
     """Check that the bound on D_1 holds and is attained."""
     assert compute_slack_of_step_4(width) == pytest.approx(0, abs=1e-12)
 
@@ -403,7 +406,7 @@ def test_step_5_the_integral_and_the_sum_of_gaussian_tails(beta):
 
 
 def exact_tail(c, rate, w, horizon):
-    """Return the exact P(t/(F(t) + c) > w/ε for some t ≤ horizon).
+    """Return the exact probability that t/(F(t) + c) > w/ε for some t ≤ horizon.
 
     F(t) is the number of looks before stage t, and ε is the rate.
     """
@@ -498,8 +501,8 @@ PAIR_CASES = list(
 def compute_slack_of_step_6(factor=1.0, is_second_omitted=False):
     """Return the minimum of log(bound) − log P(V_n > value) over passive settings.
 
-    There are two mutants: `factor` multiplies the rate of looks at the arm, and `is_second_omitted`
-    omits the tail of the second speed.
+    The options define two mutants of the bound: `factor` multiplies the rate of looks at the arm, and
+    `is_second_omitted` omits the tail of the second speed.
     """
     smallest_slack = math.inf
     for n, (rate, own_rate, k), times in PAIR_CASES:
@@ -514,10 +517,11 @@ def compute_slack_of_step_6(factor=1.0, is_second_omitted=False):
 
 
 def test_step_6_the_tail_of_the_larger_of_two_speeds():
-    """Compare with the exact tail, by a recursion over all stages; the bound is attained within 20 %.
+    """Compare the bound with the exact tail, which a recursion over all stages computes.
 
-    Mutants are the tail of the first speed alone, which is the tail for the earlier index, and
-    the tail for an arm that is shown 1.5 times as often.
+    In some case the bound is at most 22 % above the exact tail. One mutant is the tail of the first
+    speed alone, as for the earlier index. The other mutant is the tail for an arm that is shown 1.5
+    times as often.
     """
     assert 0 <= compute_slack_of_step_6() < 0.2
     assert compute_slack_of_step_6(is_second_omitted=True) < -0.5
@@ -526,9 +530,9 @@ def test_step_6_the_tail_of_the_larger_of_two_speeds():
 
 @pytest.mark.parametrize(("k", "rate"), [(2, 0.3), (5, 0.1), (3, 0.02)])
 def test_step_6_the_tail_of_the_second_speed_of_active_looks(k, rate):
-    """Compare with P(2b G_m/m > value) for m = 4Kn, which is a binomial tail.
+    """Compare the bound with P(2b G_m/m > value) for m = 4Kn, which is a binomial tail.
 
-    A mutant with G_{8Kn} in place of G_{4Kn} is rejected.
+    G_m is the stage at which look m arrives. The test rejects a mutant with 8Kn in place of 4Kn.
     """
     model = active_model(k, rate, math.inf)
     is_mutant_rejected = False
@@ -567,8 +571,8 @@ def simulate_speeds(model, own_rate, n_runs, rng):
 def test_step_6_the_mean_of_the_worst_speed(k, rate, own_rate):
     """Compare E V_1 with its bound in the corollary.
 
-    The bound exceeds the mean by 20 to 130 %, which is more than 20 standard errors. The bound for
-    the earlier index, without the second speed, is below the mean by more than 20 standard errors.
+    The bound is 20 to 130 % above the mean, which is more than 20 standard errors. The bound for the
+    earlier index omits the second speed and is more than 20 standard errors below the mean.
     """
     if own_rate is None:
         model = active_model(k, rate, 2000.0)
@@ -624,7 +628,8 @@ STEP_7_CASES = [(1.0, 2.0), (3.0, 1.0), (10.0, 0.1), (30.0, 1.0), (100.0, 0.05),
 def compute_slack_of_step_7(looks, beta, start=None, boundary=None):
     """Return log(table) − log(exact crossing probability) for several points.
 
-    The walks have 40 or 160 steps per unit of u. The mutants have another start κ or another D.
+    The walks have 40 or 160 steps per unit of u. The options define mutants: `start` replaces the
+    start κ, and `boundary` replaces the denominator D.
     """
     kappa, d = BOUNDARIES[looks]
     kappa, d = start or kappa, boundary or d
@@ -648,7 +653,7 @@ def compute_slack_of_step_7(looks, beta, start=None, boundary=None):
 @BETAS
 @pytest.mark.parametrize("looks", BOUNDARIES)
 def test_step_7_the_tables_bound_crossing_probabilities(looks, beta):
-    """Check that the tables are upper bounds, by a factor of at most 2.7 at some point."""
+    """Check that the tabulated bounds are 1 to 9 times the exact probabilities."""
     slacks = compute_slack_of_step_7(looks, beta)
     assert min(slacks) >= 0
     assert min(slacks) < math.log(2.7)
@@ -767,8 +772,8 @@ def sum_failures(beta, z, model, zeta_unit=None):
 def test_step_8_cells_lose_little_and_never_too_much(looks, k, rate, z):
     """Check that grouping the terms into cells never lowers the sum and raises it by at most 20 %.
 
-    The mutants have the other unit of ζ: Fz²/K for passive looks, Fz²/2 for active looks of more than
-    two arms.
+    The mutants exchange the units of ζ: they use Fz²/K for passive looks, and Fz²/2 for active looks
+    at more than two arms.
     """
     model = active_model(k, rate, 150.0, looks)
     if looks == "passive":
@@ -784,7 +789,7 @@ def test_step_8_cells_lose_little_and_never_too_much(looks, k, rate, z):
 
 
 def test_step_8_stages_before_the_first_look_at_the_best_arm():
-    """Check that an arm that is never shown fails as without looks, with 2K in place of K."""
+    """Check that a best arm that is never shown has the failure term of 2K arms without looks."""
     t = crossing.load_tables(B, 1.0)
     z = np.array([0.2, 0.7])
     bound_never_shown = bound_failures(t, z, passive_model(0.5, [0, 0.5, 0.5], 1000.0))
@@ -802,8 +807,8 @@ def test_step_8_stages_before_the_first_look_at_the_best_arm():
 def test_step_8_the_constant_for_passive_looks(k, rate, weight, beta):
     """Compare (2K/z²) C_P(Kε_1) with the sum over all stages after the first look at the best arm.
 
-    The bound is about twice the sum for β = 1, and up to eight times the sum for β = 0, where speeds
-    below the table dominate. A bound without the factor K is rejected for β = 1.
+    The bound is about twice the sum for β = 1. It is up to eight times the sum for β = 0, because
+    speeds below the table dominate. For β = 1, the test rejects a bound without the factor K.
     """
     t, z = crossing.load_tables(B, beta), 0.6
     model = passive_model(rate, [weight, *[(1 - weight) / (k - 1)] * (k - 1)], 1500.0)
@@ -843,9 +848,9 @@ def test_exploration_bounds_its_sum_over_simulated_arrivals(k, rate, margin, bet
     """Compare the exploration bound with a mean over 400 simulated paths of arrivals.
 
     On each path, the test sums exp(−max(x, 0)²/2), or the normal tail of x for `gaussian`, over the
-    counts n, where x = margin √n − √(2ℓ). The bound must exceed the mean of the sums, by less than a
-    half. The standard error of the mean is below 3 %. A formula that gave the expectation itself
-    would be below the mean, and fail, in about half of the cases.
+    counts n, where x = margin √n − √(2ℓ). The bound must be 1 to 1.5 times the mean of the sums. The
+    standard error of the mean is below 3 %. The exact expectation in place of the bound would fail
+    the test in about half of the cases, because it would be below the mean.
     """
     rng = np.random.default_rng(8)
     horizon, n = 600, np.arange(1, 3000)
@@ -887,8 +892,8 @@ def passive_speeds(model, own_rate, n, rng):
 def test_exploration_bounds_its_sum_over_simulated_passive_looks(k, rate, own_rate, margin, beta):
     """Compare the exploration bound with a mean over 400 simulated paths of passive looks.
 
-    The bound must exceed the mean, by less than a half. The standard error of the mean is below 3 %.
-    A bound for an arm that is shown at every look is too small for an arm that is hardly shown.
+    The bound must be 1 to 1.5 times the mean. The standard error of the mean is below 3 %. For an arm
+    that is hardly shown, the bound for an arm that is shown at every look must be below the mean.
     """
     rng = np.random.default_rng(10)
     n = np.arange(1, 2000)
@@ -911,12 +916,12 @@ def test_exploration_bounds_its_sum_over_simulated_passive_looks(k, rate, own_ra
 def test_step_3_gaussian_means_exceed_the_threshold_with_the_stated_probability(
     k, rate, margin, beta
 ):
-    """Check the bound X on the expected number of counts n with m(n) + √(2ℓ/n) ≥ margin.
+    """Check a bound on the expected number of counts n with m(n) + √(2ℓ/n) ≥ margin.
 
-    Here m(n) is the mean of n Gaussian rewards, and √(2ℓ/n) is the width of the index. X exceeds
-    the true expectation by 5 to 30 %. The standard error of the simulation is 3 %, and the test
-    allows three standard errors, so each case fails by chance with probability below 1e-3. With
-    twice the scale, the expectation exceeds X.
+    Here m(n) is the mean of n Gaussian rewards, and √(2ℓ/n) is the width of the index. The bound is 5
+    to 30 % above the expectation. The standard error of the simulation is 3 %, and the test allows
+    three standard errors. With a random seed, each case fails with probability below 1e-3. Rewards of
+    twice the scale must exceed the bound.
     """
     rng = np.random.default_rng(9)
     horizon, n = 600, np.arange(1, 3000)
@@ -1050,7 +1055,7 @@ def test_tables_agree_with_their_script(beta, table_script):
 
 @BETAS
 def test_tables_decrease_in_both_arguments(beta):
-    """Allow 2 % between neighbouring speeds, because the linear programs are not solved exactly."""
+    """Allow an increase by 2 % between speeds, because the linear programs are solved inexactly."""
     t = crossing.load_tables(B, beta)
     for values in (t.active, t.passive):
         assert (np.diff(values, axis=1) <= 0).all()
@@ -1083,7 +1088,7 @@ def test_tables_agree_with_an_independent_program(beta):
 
 
 def test_tables_are_bounds_for_any_solution_of_the_solver(table_script):
-    """Check that inaccurate weights only give larger values, because the result is normalised."""
+    """Check that any weights give a valid bound. Inaccurate weights only give a larger value."""
     times, slopes = np.geomspace(0.25, 60, 100), np.geomspace(0.3, 6, 30)
     rows = table_script.lower_exponents(10.0, 1.0, 1.0, times, slopes, table_script.ACTIVE)
     rng = np.random.default_rng(12)
@@ -1119,9 +1124,10 @@ def simulate_regret(
 ):
     """Return the mean regret, its standard error, and the mean number of stages with a failure.
 
-    A failure means that the index of the best arm is below its mean by more than z. `look` is "best
-    never" (the worst case: only looks in turn see the best arm), "imed" or "passive" (with
-    `weights`, one per gap). The best arm is the last one, so it is pulled last at the beginning.
+    A failure is a stage at which the index of the best arm is more than z below its mean. `look` is
+    the rule for looks: "best never", "imed" or "passive". With "best never", which is the worst case,
+    only looks in turn show the best arm. Passive looks have `weights`, one per gap. The function puts
+    the best arm last, so its first pull is after those of the other arms.
     """
     rng = np.random.default_rng(seed)
     order = np.argsort(gaps)[::-1]
@@ -1173,7 +1179,7 @@ UNIFORM_WEIGHTS = [0.2] * 5
 SQUARED_WEIGHTS = [
     0,
     *(np.array([25, 4, 1, 4 / 9]) / (25 + 4 + 1 + 4 / 9)),
-]  # 1/Δ², which the paper calls suboptimal
+]  # proportional to 1/Δ²; the paper calls these weights suboptimal
 SETTINGS = [
     ("active", FIVE_GAPS, 0.1, "best never", None),
     ("active", FIVE_GAPS, 0.5, "imed", None),
@@ -1196,8 +1202,8 @@ SETTINGS = [
 def test_the_bound_is_above_simulated_regret(looks, gaps, rate, look, weights, beta):
     """Check that the bound is 2.5 to 60 times the mean regret.
 
-    The standard error of the mean regret is below 20 %, and below 40 % for two arms of which the best
-    one is never shown. The failures are also below their bound.
+    The standard error of the mean regret is below 20 %, or below 40 % for two arms if looks never
+    show the best arm. The number of failures must be below its bound, too.
     """
     horizon, z = 1500, 0.3
     arrivals = random_arrivals(rate)
@@ -1242,15 +1248,15 @@ def test_the_earlier_index_exceeds_the_bound():
 INVERSE_WEIGHTS = [
     0,
     *(np.array([5, 2, 1, 2 / 3]) / (5 + 2 + 1 + 2 / 3)),
-]  # 1/Δ, which the paper calls optimal
+]  # proportional to 1/Δ; the paper calls these weights optimal
 
 
 def test_numbers_agree_with_an_independent_computation():
     """Compare the bound with an independent computation of the theorem, within 3 %.
 
-    The computations differ in the grids of their tables and of the thresholds z. For uniform weights
-    the first computation also used the bound for the earlier index, which holds too; for β = 0 and
-    ε = 0.01 this makes a difference of 2.4 %.
+    The computations differ in the grids of their tables and of the thresholds z. For uniform weights,
+    the independent computation also used the bound for the earlier index, which is valid, too. This
+    makes a difference of 2.4 % for β = 0 and ε = 0.01.
     """
     horizons = [10**4, 10**6, 10**9]
     for (
@@ -1421,7 +1427,7 @@ def test_without_looks_the_bound_is_logarithmic_in_t():
 
 
 def test_small_gaps_can_be_ignored():
-    """Check that a gap too small to detect costs at most TΔ and does not affect the other arms."""
+    """Check that an arm with a tiny gap Δ costs at most TΔ and does not affect the other arms."""
     bound_with_tiny_gap = upper.kibitzer([0, 1e-4, 1.0], 0.1, 1000, details=True)
     assert bound_with_tiny_gap.total < 1.05 * upper.kibitzer([0, 0, 1.0], 0.1, 1000) + 1000 * 1e-4
     assert bound_with_tiny_gap.terms.sum() == pytest.approx(bound_with_tiny_gap.total)
@@ -1484,9 +1490,9 @@ def test_untabulated_parameters_raise(changed_options, message):
 def test_remainder_covers_everything_beyond_the_cells(looks, z, n_arms, rate):
     """Compare the bound on the remainder with a sum of its terms; both are about e^-40.
 
-    Let F be the number of looks so far, or of passive looks at the best arm. F keeps each value for
-    1/ε stages on average. The best arm has at least F/(4K) observations if looks are active, and at
-    least F observations if they are passive.
+    F is the number of looks so far, or the number of looks at the best arm if looks are passive. F
+    keeps each value for 1/ε stages on average. The best arm has at least F/(4K) observations if looks
+    are active, and at least F observations if looks are passive.
     """
     model = crossing.make_looks(crossing.load_tables(B, 1.0), n_arms, rate, looks)
     n_looks = find_end(model, z) + np.arange(2_000_000.0)

@@ -59,12 +59,12 @@ def compute_allowed_regret(gaps, t, C, C_0):
 
 
 def raise_arm(gaps, i, x):
-    """Return the gaps after the mean of arm i is raised to x above the best mean."""
+    """Return the gaps of the problem in which arm i has a mean of x above the best mean."""
     return [0.0 if j == i else x + d for j, d in enumerate(gaps)]
 
 
 def compute_pq(gaps, i, t, x, C, C_0, divisor):
-    """Return P and Q of the constraint of arm i at stage t, with arm i raised to x above the best."""
+    """Return P and Q of the constraint of arm i at stage t; arm i is raised to x above the best."""
     P = 1 - compute_allowed_regret(gaps, t, C, C_0) / (t * divisor)
     Q = compute_allowed_regret(raise_arm(gaps, i, x), t, C, C_0) / (t * x)
     return P, Q
@@ -94,7 +94,7 @@ def random_gaps(rng, n=None):
 
 @pytest.mark.parametrize("seed", range(30))
 def test_the_constraint_equals_its_formula_in_plain_python(seed):
-    """The constraint equals the formula written out in plain Python, for each variant."""
+    """Compare each variant of the constraint with its formula in plain Python."""
     rng = np.random.default_rng(seed)
     gaps, t = random_gaps(rng), float(rng.integers(3, 10**6))
     C, C_0 = rng.uniform(0.1, 10, 2)
@@ -118,7 +118,7 @@ def test_the_constraint_equals_its_formula_in_plain_python(seed):
 
 @given(gap_lists, st.floats(3, 1e15), constants)
 @few_examples
-def test_the_variants_only_improve_on_the_papers_argument(gaps, t, constants):
+def test_the_variants_are_never_below_the_clipped_constraint(gaps, t, constants):
     clipped_h = lower.observation_constraint(gaps, t, **constants)
     for variant in ("sharp", "kl"):
         variant_h = lower.observation_constraint(gaps, t, variant=variant, **constants)
@@ -202,7 +202,7 @@ def test_the_constraint_is_concave_wherever_it_is_positive():
 
 
 def search_passive_maximum(gaps, q, horizon, **constants):
-    """Return Σ_i Δ_i max_t (a_i(t) − q_i t)_+, where a_i(t) are the required observations."""
+    """Return Σ_i Δ_i max_t (a_i(t) − q_i t)_+, where a_i(t) is the required count of arm i."""
     total_bound, t = 0.0, np.arange(3.0, horizon + 1)
     required_counts = lower.required_observations(gaps, t, **constants)
     for i, gap in enumerate(gaps):
@@ -326,8 +326,8 @@ def test_without_looks_only_the_bandit_term_remains():
 # The fixed point
 
 
-def mp_root(t, n_looks, information, Q):
-    """Return n with (n + free) · information = kl(1 - n/t, Q), to thirty digits."""
+def solve_with_mpmath(t, n_looks, information, Q):
+    """Return n with (n + n_looks) · information = kl(1 - n/t, Q), with thirty digits."""
     with mpmath.workdps(30):
 
         def compute_excess(n):
@@ -359,7 +359,7 @@ def test_the_sharp_bound_is_the_root_of_its_equation(reward_law, seed):
     gaussian = (x + gap) ** 2 / (2 * sd**2)
     information = kl(best_mean - gap, best_mean + x) if reward_law == "bernoulli" else gaussian
     assert Q < 1
-    assert root == pytest.approx(mp_root(t, rate * t, information, Q), rel=1e-9)
+    assert root == pytest.approx(solve_with_mpmath(t, rate * t, information, Q), rel=1e-9)
 
 
 @pytest.mark.parametrize("reward_law", ["gaussian", "bernoulli"])
@@ -398,7 +398,7 @@ def test_the_sharp_bound_is_about_twice_the_maximum():
 def test_the_sharp_bound_grows_towards_two_over_the_gap():
     """Check the bound divided by log(1/ε) for a gap of 1.
 
-    The ratio is 0.306 at log(1/ε) = 8 and 1.215 at log(1/ε) = 32; the limit is the constant 2 of Lai
+    The ratio is 0.306 at log(1/ε) = 8 and 1.215 at log(1/ε) = 32. Its limit is the constant 2 of Lai
     and Robbins.
     """
     shares = [
@@ -500,7 +500,7 @@ def test_the_active_maximum_is_the_largest_over_all_stages(gaps, rate, horizon, 
 def test_the_larger_of_two_local_maxima_is_found():
     """The bound is the larger of two local maxima of V(t), the value of the linear program.
 
-    It peaks at stage 281, due to the large gap, and rises again later, due to the small gap.
+    V(t) has a maximum at stage 281 due to the large gap, and rises again later due to the small gap.
     """
     gaps, rate = [0.0, 0.005, 1.0], 0.003
     options = {"C": 0.05, "C_0": 0.05, "variant": "sharp"}
@@ -655,8 +655,8 @@ def test_a_schedule_is_summed_stage_by_stage():
         lower.schedule([])
 
 
-def test_looks_that_come_late_prove_more_than_looks_that_come_early():
-    """The same number of looks gives a larger lower bound if the looks come late."""
+def test_late_looks_give_a_larger_bound_than_early_looks():
+    """The same number of looks gives a larger lower bound if the looks arrive late."""
     horizon, n = 10_000, 50
     early_schedule = lower.schedule([1.0] * n + [0.0])
     late_schedule = lower.schedule([0.0] * (horizon - n) + [1.0] * n + [0.0])
@@ -1158,7 +1158,7 @@ def test_d44_the_printed_bound_on_an_arm_can_be_negative():
         == 0
     )
     undefined_bound = lower.passive_theorem([0, 2.0], 1.0, None, 10**9, form="printed", details=True)
-    assert undefined_bound.terms.tolist() == [0, 0]  # the stage 1/(2 ε p Δ²) = 1/4 has no log log
+    assert undefined_bound.terms.tolist() == [0, 0]  # no log log at stage 1/(2 ε p Δ²) = 1/4
 
 
 def test_d45_the_reference_curve_bends_at_one_over_rate_gap_squared():

@@ -111,7 +111,10 @@ def test_ucb_on_a_graph_is_between_its_bounds(name, rate):
 
 
 def test_a_lower_bound_on_a_graph_is_positive():
-    """The default bound is for algorithms with C = 8; UCB has C = 24, but its regret is larger."""
+    """The default bound holds for algorithms with C = 8.
+
+    UCB has C = 24, so the bound is not proved for UCB. The regret of UCB is still above the bound.
+    """
     problem, feedback = gaussian(MEANS_ON_GRAPH), graph(load_graph("star:4", 5))
     assert lower.graph_multi_period(problem, feedback, 10**5) > 1
     mean, error = mean_and_error(problem, feedback, ucb(), 10**5)
@@ -119,7 +122,7 @@ def test_a_lower_bound_on_a_graph_is_positive():
 
 
 def test_regret_of_scout_on_a_hidden_star_is_above_the_worst_case():
-    """Two leaves hide their rewards; the bound holds for the worse of their two orders."""
+    """Two leaves hide their rewards. The bound holds for the order of the leaves with more regret."""
     shows, horizon = np.zeros((3, 3)), 10**4
     shows[2] = 1
     bound = lower.graph_worst_case(shows, horizon)

@@ -1,9 +1,9 @@
 """Cached kernels of one process do not clash with new kernels of another process.
 
-numba distinguishes functions of the same name by a number, which is part of the symbol and counts
-from 1 in each process. The symbols of two processes can therefore be equal. In earlier versions, a
-cached policy was then silently played with the index of a policy that had just been compiled. Now all
-symbols of a kernel except its entry points are internal.
+numba distinguishes functions of the same name by a number in the symbol, which counts from 1 in each
+process. Two processes can therefore create equal symbols. In earlier versions, a cached policy could
+then silently use the index of a policy that had just been compiled. Now all symbols of a kernel are
+internal, except for its entry points.
 """
 
 import os

@@ -1,6 +1,6 @@
-"""An index with two factors is computed from tables and equals its formula.
+"""Tests that tables of the two factors of an index give the same index as its formula.
 
-tests/policies/test_contract.py tests the same for each policy and feedback: it compares the generic
+tests/policies/test_contract.py tests this for each policy and feedback: it compares the generic
 kernel, which calls the formula, with the specialised kernel, which uses tables.
 """
 

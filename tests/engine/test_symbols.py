@@ -110,7 +110,7 @@ IS_OLD_NUMBA = tuple(map(int, numba.__version__.split(".")[:2])) < (0, 65)
     ],
 )
 def test_equal_symbols_clash_only_without_internal_linkage(tmp_path, linkage):
-    """Two kernels contain a function with the same name, type and number; one kernel is cached."""
+    """Two kernels contain a function with the same name, type and number. One kernel is cached."""
     (result_of_1,), _ = run_kernels(tmp_path / "one", linkage, "1")
     (result_of_5,), _ = run_kernels(tmp_path / "other", linkage, "5")
     assert abs(int(result_of_5) - int(result_of_1)) > 1000

@@ -1,4 +1,4 @@
-"""docs/performance.md shows only measured numbers, which are in docs/performance.txt."""
+"""Tests that all numbers in docs/performance.md are measurements from docs/performance.txt."""
 
 import re
 from pathlib import Path

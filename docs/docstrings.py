@@ -67,7 +67,7 @@ def as_link(number: str, root: str) -> str:
 
 
 def as_math_role(match: re.Match[str]) -> str:
-    """Return the math role of a formula, with escaped spaces where text adjoins it."""
+    """Return the math role of a formula, with escaped spaces next to adjoining text."""
     adjoins = match.start() and not match.string[match.start() - 1].isspace()
     text = WORD_SUBSCRIPT.sub(r"_{\\text{\1}}", match[1]).replace("*_", "^*_")
     text = re.sub(r"\^\(([^)]*)\)", r"^{\1}", text)

@@ -1,6 +1,6 @@
 """Draw the bar chart of docs/performance.md from docs/performance.txt.
 
-The colours follow the page (`currentColor`), so one drawing serves light and dark mode.
+The colours follow the page (`currentColor`), so the drawing suits light and dark mode.
 """
 
 import math

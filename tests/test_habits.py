@@ -78,7 +78,7 @@ def test_the_workflow_installs_the_oldest_as_make_does():
 
 
 def test_the_workflow_runs_policies_of_other_libraries():
-    """Without the extra `peers`, the tests in this folder are skipped."""
+    """Without the extra `peers`, the tests in tests/examples are skipped."""
     commands = find_workflow_commands()
     install = commands.index("python -m pip install --editable '.[test,peers]'")
     assert commands[install + 1] == "python -m pytest -q tests/examples"

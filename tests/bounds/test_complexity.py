@@ -27,7 +27,7 @@ def normalise_gaps(gaps):
 
 
 def sort_gaps(gaps):
-    """Return the sorted gaps, and the arms in this order."""
+    """Return the gaps in increasing order, and the arm of each sorted gap."""
     return sorted(gaps), np.argsort(gaps, kind="stable")
 
 
@@ -223,7 +223,7 @@ def test_looks_never_help_if_every_arm_is_optimal():
 
 
 def test_each_epoch_of_base_two_is_the_square_of_the_previous_epoch():
-    """Check that epoch 0 has 2 stages and each length is the square of the one before."""
+    """Check that epoch 0 has 2 stages and that each length is the square of the previous length."""
     assert [complexity.epoch_length(m) for m in range(6)] == [2, 4, 16, 256, 65536, 2**32]
     assert complexity.epoch_length(9) == 2**512
     np.testing.assert_allclose(

@@ -388,7 +388,7 @@ def test_worst_case_on_weakly_observable_graphs():
     one_hidden = np.array([[1, 0, 0], [0, 0, 0], [0, 0.5, 1]])  # only arm 1 is hidden
     assert lower.graph_worst_case(one_hidden, 10**6) == pytest.approx(bound[1], rel=1e-9)
     two_hubs = np.zeros((4, 4))
-    two_hubs[2, 0] = two_hubs[3, 1] = two_hubs[2, 2] = two_hubs[3, 3] = 1  # each shows one leaf
+    two_hubs[2, 0] = two_hubs[3, 1] = two_hubs[2, 2] = two_hubs[3, 3] = 1  # each hub shows one leaf
     assert lower.graph_worst_case(two_hubs, 10**6) == pytest.approx(2 ** (1 / 3) * bound[1], rel=1e-9)
     assert lower.graph_worst_case(np.eye(3), horizon).tolist() == [0, 0]
     assert lower.graph_worst_case(1 - np.eye(3), 100) == 0

@@ -254,7 +254,7 @@ def test_step_3_an_arm_is_pulled_once_at_each_count(is_passive):
 
 
 def active_speed(run, arm, n, factor=2 * B, period=4):
-    """Return V_n for active looks: the larger one of the two speeds of step 3."""
+    """Return the worst speed V_n for active looks: the larger of the two speeds of step 3."""
     k, horizon = len(run.means), len(run.rows)
     first_speed = (run.stages / (run.n_looks + k * n / B)).max()
     arrivals = run.stages[:-1][np.diff(run.n_looks) > 0]
@@ -264,7 +264,7 @@ def active_speed(run, arm, n, factor=2 * B, period=4):
 
 
 def passive_speed(run, arm, n, own_share=2, n_arms=None):
-    """Return V_n for passive looks: the larger one of the two speeds of step 3."""
+    """Return the worst speed V_n for passive looks: the larger of the two speeds of step 3."""
     k = len(run.means)
     first_speed = (run.stages / (run.n_looks + k * n / B)).max()
     second_speed = (run.stages / (run.n_own_looks[:, arm] + own_share * n / B)).max()
@@ -476,7 +476,7 @@ def test_step_6_the_worst_speed_is_that_of_the_arrivals():
 
 
 def exact_pair_tail(n, value, model, own_rate):
-    """Return the exact P(V_n > value) for passive looks, up to the horizon of the model."""
+    """Return the exact probability that the worst speed V_n exceeds `value` for passive looks."""
     k, other_rate = model.n_arms, model.rate - own_rate
     horizon = int(model.horizon)
     probabilities = np.zeros((horizon + 1, horizon + 1))  # P(F_i = a, F − F_i = c, not crossed yet)
@@ -549,7 +549,7 @@ def test_step_6_the_tail_of_the_second_speed_of_active_looks(k, rate):
 
 
 def simulate_speeds(model, own_rate, n_runs, rng):
-    """Return V_1 on simulated paths of arrivals."""
+    """Return the worst speed V_1 on simulated paths of arrivals."""
     k, horizon = model.n_arms, int(model.horizon)
     draws = rng.random((n_runs, horizon))
     n_looks = np.cumsum(draws < model.rate, axis=1)
@@ -569,7 +569,7 @@ def simulate_speeds(model, own_rate, n_runs, rng):
     ("k", "rate", "own_rate"), [(5, 0.2, None), (2, 0.5, None), (5, 0.3, 0.02), (2, 0.8, 0.05)]
 )
 def test_step_6_the_mean_of_the_worst_speed(k, rate, own_rate):
-    """Compare E V_1 with its bound in the corollary.
+    """Compare the mean of the worst speed V_1 with its bound in the corollary.
 
     The bound is 20 to 130 % above the mean, which is more than 20 standard errors. The bound for the
     earlier index omits the second speed and is more than 20 standard errors below the mean.
@@ -828,7 +828,7 @@ EXPLORATION_CASES = pytest.mark.parametrize(
 def worst_speeds(k, rate, horizon, n, rng):
     """Return the worst speeds V_1, …, V_n up to a horizon T, on one path of random active looks.
 
-    V_m is the larger one of two speeds: the largest t/(F(t) + km/8) for t ≤ T, where F(t) is the
+    V_m is the larger of two speeds: the largest t/(F(t) + km/8) for t ≤ T, where F(t) is the
     number of looks before stage t, and 16 min(G_{4km}, T)/(4km). For m ≥ 200 the function returns
     V_199 instead of V_m, which is smaller.
     """
@@ -869,7 +869,7 @@ def test_exploration_bounds_its_sum_over_simulated_arrivals(k, rate, margin, bet
 
 
 def passive_speeds(model, own_rate, n, rng):
-    """Return V_1, …, V_n up to the horizon T on one path of passive looks.
+    """Return the worst speeds V_1, …, V_n up to the horizon T on one path of passive looks.
 
     For m ≥ 200 the function returns V_199 instead of V_m, which is smaller.
     """
@@ -1303,7 +1303,7 @@ def test_numbers_agree_with_an_independent_computation():
 
 
 def test_constants_agree_with_an_independent_computation():
-    """Compare Ĉ, C_per and C_P with an independent computation, within 2 %."""
+    """Compare the constants Ĉ, C_per and C_P with an independent computation, within 2 %."""
     for beta, values in {
         1.0: {1: (2.45, 1.77, 1.02), 0.1: (3.47, 2.77, 1.45), 0.01: (4.55, 3.58, 1.98),
               0.001: (5.55, 4.31, 2.56)},

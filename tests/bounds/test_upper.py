@@ -219,7 +219,7 @@ def test_the_paper_s_case_distinction_fails_for_early_stages():
 def test_the_printed_count_of_pulls_is_wrong_for_negative_g():
     """D21: the printed inequality Σ_t I{N_i(t) ≤ g(t)} ≤ sup g is false for g < 0.
 
-    The printed bound also leaves out the first pull of the arm.
+    The printed bound also omits the first pull of the arm.
     """
     gaps, rate = [0.0, 100.0], 1.0
     printed_bound = upper.ucb_periodic(gaps, rate, [0, 1], form="printed")
@@ -523,7 +523,7 @@ def test_ftl_robin_is_infinite_if_an_arm_gets_no_looks():
     assert upper.ftl_robin(FOUR_GAPS, 0.1, [0.0, 0.5, 0.25, 0.25]) == math.inf
     assert upper.ftl_robin(FOUR_GAPS, 0.1, [0.5, 0.5, 0.0, 0.0]) == math.inf
     assert upper.ftl_robin(FOUR_GAPS, 0.0) == math.inf
-    # one optimal arm with looks is enough
+    # the bound is finite if one optimal arm gets looks
     assert upper.ftl_robin([0.0, 0.0, 1.0], 0.1, [0.5, 0.0, 0.5]) < math.inf
 
 

@@ -526,7 +526,7 @@ except Exception as error:
 @needs_jit
 @pytest.mark.parametrize("decorator", ["njit", "jit"])
 def test_recursive_functions_are_cached_safely_or_rejected(tmp_path, decorator):
-    """The second process loads the code of the first. Earlier versions crashed when they did this."""
+    """The second process loads the code of the first process, which crashed earlier versions."""
     environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path)}
     for n_cache_hits in (0, 1):
         process = subprocess.run(

@@ -288,7 +288,7 @@ def test_the_first_stages_pull_each_arm_once_in_order():
 
 
 def test_empirical_arms_pay_their_values():
-    """Arms have one, two and three values; follow the leader always prefers the third arm."""
+    """The arms have one, two and three values. Follow the leader always prefers the third arm."""
     problem = empirical([[1.0], [0.0, 0.5], [2.0, 3.0, 4.0]])
     result = play_runs(make_policy("ftl"), problem, bandit(), horizon=50, runs=5)
     np.testing.assert_array_equal(result.n_pulls, [[1, 1, 48]] * 5)

@@ -108,7 +108,7 @@ def test_the_memory_suffices_for_trillions_of_rewards():
 
 
 def sum_error_probabilities(threshold, n):
-    """Return the sum, over all tests of n Gaussian rewards of one mean, of P(alarm)."""
+    """Return the sum of P(alarm) over all tests of n Gaussian rewards with a constant mean."""
     scan, total = reference.ChangeScan(False), 0.0
     for count in range(1, n + 1):
         scan.rewards = range(count)

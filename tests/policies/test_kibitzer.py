@@ -57,7 +57,7 @@ def test_looks_at_the_arm_of_smallest_imed_index_except_the_leader():
     # The IMED index is 4^2 / 2 = 8 for arm 2 and 8^2 / 2 = 32 for arm 1. After three looks at arm 2,
     # its index is 4 * 8 + log 4 > 32.
     assert decide(GAUSSIAN, 3, *PULLS)[1] == 2
-    looks = [make_look(2, 5.0)] * 4  # the fourth look goes in turn, and counts too
+    looks = [make_look(2, 5.0)] * 4  # the fourth look is a look in turn
     assert decide(GAUSSIAN, 3, *PULLS, *looks)[1] == 1
 
 

@@ -13,7 +13,7 @@ KINDS = ["gaussian", "bernoulli"]
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_lookout_agrees_with_the_reference(kind):
-    """Half of the histories have a delta close to 1, so that some of them have a false alarm."""
+    """In half of the histories, delta is close to 1, which causes some false alarms."""
     for seed in range(12):
         delta, explore = [0.1, 0.999999][seed % 2], [0.0, 0.2][seed // 2 % 2]
         scale = [1.0, 0.25][seed // 4 % 2] if kind == "gaussian" else 1.0

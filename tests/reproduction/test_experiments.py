@@ -619,7 +619,7 @@ def make_league_data(regrets, looks=("0", "0.1", "unfair"), means=((1.0, 0.5), (
 
 
 def win_once(n, looks):
-    """Return the regret of a policy that is the best only on problem 2 with looks at rate 0.1."""
+    """Return the regret of a policy that is best only on problem 2 with looks at rate 0.1."""
     return 5 if n == 1 and looks == "0.1" else 40
 
 

@@ -280,7 +280,7 @@ def compute_exponent(m):
     return 2**m - m
 
 
-def last_epoch_by_search(hardness, rate, etc_constant):
+def search_last_epoch(hardness, rate, etc_constant):
     """Return the smallest m with 2^m − m ≥ log2(10 log(2) C H/ε).
 
     The loop raises 2 to the power of both sides and compares the results.
@@ -299,7 +299,7 @@ def test_last_epoch_and_first_eliminated_are_inverse(gaps, rate, etc_constant):
     epochs = complexity.last_epoch(gaps, rate, constant=etc_constant)[arm_order]
     hardness = complexity.hardness(gaps)[arm_order]
     for gap, epoch, value in zip(sorted_gaps, epochs, hardness, strict=True):
-        assert epoch == (last_epoch_by_search(value, rate, etc_constant) if gap > 0 else math.inf)
+        assert epoch == (search_last_epoch(value, rate, etc_constant) if gap > 0 else math.inf)
     for m in range(9):
         eliminated_ranks = [i for i, epoch in enumerate(epochs, start=1) if epoch <= m]
         first_rank = complexity.first_eliminated(gaps, rate, m, etc_constant)
@@ -339,7 +339,7 @@ def test_an_arm_is_eliminated_in_an_epoch_whose_predecessor_is_short(gaps, rate)
     gaps = normalise_gaps(gaps)
     for value in complexity.hardness(gaps)[gaps > 0]:
         a = 10 * 32 * value / rate
-        log_before = 2.0 ** (last_epoch_by_search(value, rate, 32) - 1) * math.log(2)
+        log_before = 2.0 ** (search_last_epoch(value, rate, 32) - 1) * math.log(2)
         exact_stage = concentration.stage_ratio_inverse(a)
         assert log_before <= math.log(exact_stage) + 1e-9
         assert exact_stage <= concentration.stage_ratio_inverse(a, form="printed")

@@ -32,7 +32,7 @@ def list_functions(module):
             yield name, function
 
 
-def public_functions():
+def list_public_functions():
     """Return a dict from the full name of each public function to the function."""
     functions = {}
     for name in kibitz.bounds.__all__:
@@ -55,7 +55,7 @@ def public_functions():
     return functions
 
 
-FUNCTIONS = public_functions()
+FUNCTIONS = list_public_functions()
 
 # A valid value for each parameter name; small values keep the calls fast.
 VALID_VALUES = {

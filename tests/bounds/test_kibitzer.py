@@ -44,11 +44,11 @@ BETAS = pytest.mark.parametrize("beta", [1.0, 0.0])
 B = 8.0
 
 
-def active_model(n_arms, rate, horizon, looks="active"):
+def make_active_model(n_arms, rate, horizon, looks="active"):
     return Model(looks, n_arms, rate, horizon, np.zeros(n_arms), rate)
 
 
-def passive_model(rate, weights, horizon, best_arm=0):
+def make_passive_model(rate, weights, horizon, best_arm=0):
     arm_rates = rate * np.array(weights, float)
     return Model("passive", len(weights), rate, horizon, arm_rates, float(arm_rates[best_arm]))
 
@@ -253,7 +253,7 @@ def test_step_3_an_arm_is_pulled_once_at_each_count(is_passive):
         assert len(set(arms_and_counts)) == len(arms_and_counts)
 
 
-def active_speed(run, arm, n, factor=2 * B, period=4):
+def compute_active_speed(run, arm, n, factor=2 * B, period=4):
     """Return the worst speed V_n for active looks: the larger of the two speeds of step 3."""
     k, horizon = len(run.means), len(run.rows)
     first_speed = (run.stages / (run.n_looks + k * n / B)).max()
@@ -263,7 +263,7 @@ def active_speed(run, arm, n, factor=2 * B, period=4):
     return max(first_speed, factor * last_arrival / m)
 
 
-def passive_speed(run, arm, n, own_share=2, n_arms=None):
+def compute_passive_speed(run, arm, n, own_share=2, n_arms=None):
     """Return the worst speed V_n for passive looks: the larger of the two speeds of step 3."""
     k = len(run.means)
     first_speed = (run.stages / (run.n_looks + k * n / B)).max()
@@ -273,7 +273,7 @@ def passive_speed(run, arm, n, own_share=2, n_arms=None):
 
 def compute_slack_of_step_3(speed, **options):
     """Return the minimum of log V_n − log(x_i − 1) over pulls; n is the count of the pulled arm i."""
-    smallest_slack, is_passive = math.inf, speed is passive_speed
+    smallest_slack, is_passive = math.inf, speed is compute_passive_speed
     for run in make_runs(25, 4, horizon=300, is_passive=is_passive):
         for row in run.rows[::7]:
             if row.indices is not None:
@@ -284,7 +284,7 @@ def compute_slack_of_step_3(speed, **options):
     return smallest_slack
 
 
-@pytest.mark.parametrize("speed", [active_speed, passive_speed])
+@pytest.mark.parametrize("speed", [compute_active_speed, compute_passive_speed])
 def test_step_3_the_width_is_at_most_that_of_the_worst_speed(speed):
     assert compute_slack_of_step_3(speed) >= -1e-12
 
@@ -292,11 +292,11 @@ def test_step_3_the_width_is_at_most_that_of_the_worst_speed(speed):
 @pytest.mark.parametrize(
     ("speed", "mutant_options"),
     [
-        (active_speed, {"factor": 0.0}),  # the earlier index has no second speed
-        (active_speed, {"factor": B}),
-        (passive_speed, {"own_share": 1e9}),  # the earlier index has no second speed
-        (passive_speed, {"own_share": 3}),
-        (passive_speed, {"n_arms": 20}),
+        (compute_active_speed, {"factor": 0.0}),  # the earlier index has no second speed
+        (compute_active_speed, {"factor": B}),
+        (compute_passive_speed, {"own_share": 1e9}),  # the earlier index has no second speed
+        (compute_passive_speed, {"own_share": 3}),
+        (compute_passive_speed, {"n_arms": 20}),
     ],
 )
 def test_step_3_mutants_fail(speed, mutant_options):
@@ -306,12 +306,12 @@ def test_step_3_mutants_fail(speed, mutant_options):
 # Step 4: the index of the best arm is at least as wide as stated
 
 
-def active_width(n, n_own_looks, k, n_looks, factor=2 + B):
+def bound_active_width(n, n_own_looks, k, n_looks, factor=2 + B):
     """Return the bound on D_1 for active looks, which uses F_1 ≤ O_1."""
     return np.minimum(k * n + B * n_looks, factor * k * n)
 
 
-def passive_width(n, n_own_looks, k, n_looks, factor=2):
+def bound_passive_width(n, n_own_looks, k, n_looks, factor=2):
     """Return the bound on D_1 for passive looks."""
     return k * (factor * n + B * n_own_looks)
 
@@ -321,7 +321,7 @@ def compute_slack_of_step_4(width, index=compute_denominator, **options):
 
     Every arm can be the best arm, so the bound must hold for all arms j.
     """
-    smallest_slack, is_passive = math.inf, width is passive_width
+    smallest_slack, is_passive = math.inf, width is bound_passive_width
     for run in make_runs(40, 5, is_passive=is_passive, compute_denominator=index):
         for row in run.rows:
             if row.indices is not None:
@@ -333,15 +333,15 @@ def compute_slack_of_step_4(width, index=compute_denominator, **options):
     return smallest_slack
 
 
-@pytest.mark.parametrize("width", [active_width, passive_width])
+@pytest.mark.parametrize("width", [bound_active_width, bound_passive_width])
 def test_step_4_the_bound_on_the_width_of_the_best_arm(width):
     """Check that the bound on D_1 holds and is attained."""
     assert compute_slack_of_step_4(width) == pytest.approx(0, abs=1e-12)
 
 
-@pytest.mark.parametrize("width", [active_width, passive_width])
+@pytest.mark.parametrize("width", [bound_active_width, bound_passive_width])
 def test_step_4_the_index_is_never_narrower_than_the_earlier_one(width):
-    for run in make_runs(20, 6, is_passive=width is passive_width):
+    for run in make_runs(20, 6, is_passive=width is bound_passive_width):
         for _, n_looks, counts, n_own_looks, indices, _ in run.rows:
             if indices is not None:
                 arguments = (counts, n_own_looks, len(counts), n_looks)
@@ -353,10 +353,10 @@ def test_step_4_the_index_is_never_narrower_than_the_earlier_one(width):
 @pytest.mark.parametrize(
     ("width", "options"),
     [
-        (active_width, {"factor": 1 + B}),
-        (active_width, {"index": compute_earlier_denominator}),
-        (passive_width, {"factor": 1}),
-        (passive_width, {"index": compute_earlier_denominator}),
+        (bound_active_width, {"factor": 1 + B}),
+        (bound_active_width, {"index": compute_earlier_denominator}),
+        (bound_passive_width, {"factor": 1}),
+        (bound_passive_width, {"index": compute_earlier_denominator}),
     ],
 )
 def test_step_4_mutants_fail(width, options):
@@ -405,7 +405,7 @@ def test_step_5_the_integral_and_the_sum_of_gaussian_tails(beta):
 # Step 6: random arrivals
 
 
-def exact_tail(c, rate, w, horizon):
+def compute_exact_tail(c, rate, w, horizon):
     """Return the exact probability that t/(F(t) + c) > w/ε for some t ≤ horizon.
 
     F(t) is the number of looks before stage t, and ε is the rate.
@@ -420,8 +420,8 @@ def exact_tail(c, rate, w, horizon):
     return 1 - probabilities.sum()
 
 
-def stated_tail(c, rate, w):
-    """Return the bound of step 6 on the probability that `exact_tail` computes."""
+def compute_stated_tail(c, rate, w):
+    """Return the bound of step 6 on the probability that `compute_exact_tail` computes."""
     return float(_bound_supremum_tail(np.array([c]), rate, np.array([w]))[0, 0])
 
 
@@ -431,13 +431,13 @@ STEP_6_CASES = list(itertools.product([0.3, 1.0, 3.0, 10.0], [0.02, 0.3, 0.9], [
 def test_step_6_the_tail_of_the_worst_speed():
     ratios = []
     for c, rate, w in STEP_6_CASES:
-        bound = min(1.0, stated_tail(c, rate, w))
-        exact_probability = exact_tail(c, rate, w, int(30 / rate))
+        bound = min(1.0, compute_stated_tail(c, rate, w))
+        exact_probability = compute_exact_tail(c, rate, w, int(30 / rate))
         assert exact_probability <= bound * (1 + 1e-9) + 1e-12, (c, rate, w)
         ratios += [exact_probability / bound] * (bound > 1e-4)
     assert np.median(ratios) > 0.5
     assert any(
-        exact_tail(c, rate, w, int(30 / rate)) > stated_tail(c, rate, w) ** 1.5
+        compute_exact_tail(c, rate, w, int(30 / rate)) > compute_stated_tail(c, rate, w) ** 1.5
         for c, rate, w in STEP_6_CASES[::5]
     )
 
@@ -475,7 +475,7 @@ def test_step_6_the_worst_speed_is_that_of_the_arrivals():
         assert speed <= max(1, 1 / c) * (stages / np.arange(1, len(stages) + 1)).max() * (1 + 1e-12)
 
 
-def exact_pair_tail(n, value, model, own_rate):
+def compute_exact_pair_tail(n, value, model, own_rate):
     """Return the exact probability that the worst speed V_n exceeds `value` for passive looks."""
     k, other_rate = model.n_arms, model.rate - own_rate
     horizon = int(model.horizon)
@@ -506,11 +506,11 @@ def compute_slack_of_step_6(factor=1.0, is_second_omitted=False):
     """
     smallest_slack = math.inf
     for n, (rate, own_rate, k), times in PAIR_CASES:
-        model = passive_model(rate, np.full(k, 1 / k), 60.0)
+        model = make_passive_model(rate, np.full(k, 1 / k), 60.0)
         value = times * max(1 / rate, 1 / (k * own_rate))
         stated_rate = 0.0 if is_second_omitted else own_rate * factor
         bound = bound_speed_tail(np.array([float(n)]), np.array([value]), B, model, stated_rate)[0, 0]
-        exact_probability = exact_pair_tail(n, value, model, own_rate)
+        exact_probability = compute_exact_pair_tail(n, value, model, own_rate)
         if exact_probability > 1e-9:
             smallest_slack = min(smallest_slack, math.log(min(1.0, bound) / exact_probability))
     return smallest_slack
@@ -534,7 +534,7 @@ def test_step_6_the_tail_of_the_second_speed_of_active_looks(k, rate):
 
     G_m is the stage at which look m arrives. The test rejects a mutant with 8Kn in place of 4Kn.
     """
-    model = active_model(k, rate, math.inf)
+    model = make_active_model(k, rate, math.inf)
     is_mutant_rejected = False
     for n, times in itertools.product([1, 2, 5], [1.05, 1.2, 1.5, 2.0]):
         value, m = 2 * B / rate * times, 4 * k * n
@@ -575,10 +575,10 @@ def test_step_6_the_mean_of_the_worst_speed(k, rate, own_rate):
     earlier index omits the second speed and is more than 20 standard errors below the mean.
     """
     if own_rate is None:
-        model = active_model(k, rate, 2000.0)
+        model = make_active_model(k, rate, 2000.0)
     else:
         other_weight = (rate - own_rate) / (k - 1) / rate
-        model = passive_model(rate, [own_rate / rate, *[other_weight] * (k - 1)], 2000.0)
+        model = make_passive_model(rate, [own_rate / rate, *[other_weight] * (k - 1)], 2000.0)
     speeds = simulate_speeds(model, own_rate, 2000, np.random.default_rng(7))
     bound = _find_mean_speeds(B, model._replace(horizon=math.inf))[0]
     sem = speeds.std() / math.sqrt(speeds.size)
@@ -603,7 +603,7 @@ def compute_crossing_probability(boundary, first_step, last_step):
     return 1 - probabilities.sum()
 
 
-def table_value(beta, looks, v, zeta):
+def look_up_table(beta, looks, v, zeta):
     """Return the tabulated bound on a crossing probability."""
     t = crossing.load_tables(B, beta)
     looks_table = crossing.make_looks(t, 1, 0.1, looks)
@@ -613,15 +613,15 @@ def table_value(beta, looks, v, zeta):
     )
 
 
-def active_boundary(u):
+def compute_active_boundary(u):
     return np.minimum(u + B, (2 + B) * u)
 
 
-def passive_boundary(u):
+def compute_passive_boundary(u):
     return u + B
 
 
-BOUNDARIES = {"active": (0.25, active_boundary), "passive": (2.0, passive_boundary)}
+BOUNDARIES = {"active": (0.25, compute_active_boundary), "passive": (2.0, compute_passive_boundary)}
 STEP_7_CASES = [(1.0, 2.0), (3.0, 1.0), (10.0, 0.1), (30.0, 1.0), (100.0, 0.05), (1000.0, 0.02)]
 
 
@@ -646,7 +646,7 @@ def compute_slack_of_step_7(looks, beta, start=None, boundary=None):
         exact_probability = compute_crossing_probability(
             heights, math.ceil(kappa * steps_per_unit), last_step
         )
-        slacks.append(math.log(table_value(beta, looks, v, zeta) / exact_probability))
+        slacks.append(math.log(look_up_table(beta, looks, v, zeta) / exact_probability))
     return slacks
 
 
@@ -664,8 +664,8 @@ def test_step_7_the_tables_bound_crossing_probabilities(looks, beta):
 @pytest.mark.parametrize(
     ("looks", "mutant_options"),
     [
-        ("active", {"boundary": passive_boundary}),  # the boundary of the earlier index
-        ("active", {"boundary": lambda u: 2 * active_boundary(u)}),
+        ("active", {"boundary": compute_passive_boundary}),  # the boundary of the earlier index
+        ("active", {"boundary": lambda u: 2 * compute_active_boundary(u)}),
         ("passive", {"start": 0.25}),
         ("passive", {"boundary": lambda u: 8 * (u + B)}),
     ],
@@ -716,11 +716,11 @@ def test_step_8_stages_at_a_number_of_looks(rate):
 def test_step_8_large_binomials_by_a_formula(rate):
     m = 10**8
     k = np.floor(m * rate + np.linspace(-5, 5, 41) * math.sqrt(m * rate * (1 - rate)))
-    expected = [binomial_tail(int(value), m, rate) for value in k]
+    expected = [compute_binomial_tail(int(value), m, rate) for value in k]
     assert _normal_tail(k, np.full(41, float(m)), rate) == pytest.approx(expected, abs=1e-11)
 
 
-def binomial_tail(k, m, rate):
+def compute_binomial_tail(k, m, rate):
     """Return P(Bin(m, rate) >= k) by summation; SciPy 1.13 has an error of 2e-9 for large m."""
     with mpmath.workdps(30):
         log_binomial = mpmath.loggamma(m + 1) - mpmath.loggamma(k + 1) - mpmath.loggamma(m - k + 1)
@@ -775,9 +775,9 @@ def test_step_8_cells_lose_little_and_never_too_much(looks, k, rate, z):
     The mutants exchange the units of ζ: they use Fz²/K for passive looks, and Fz²/2 for active looks
     at more than two arms.
     """
-    model = active_model(k, rate, 150.0, looks)
+    model = make_active_model(k, rate, 150.0, looks)
     if looks == "passive":
-        model = passive_model(rate, [0.4, *[0.6 / (k - 1)] * (k - 1)], 150.0)
+        model = make_passive_model(rate, [0.4, *[0.6 / (k - 1)] * (k - 1)], 150.0)
     exact_sum = sum_failures(1.0, z, model)
     cell_bound = bound_failures(crossing.load_tables(B, 1.0), np.array([z]), model)[0]
     assert exact_sum <= cell_bound * (1 + 1e-9)
@@ -792,13 +792,13 @@ def test_step_8_stages_before_the_first_look_at_the_best_arm():
     """Check that a best arm that is never shown has the failure term of 2K arms without looks."""
     t = crossing.load_tables(B, 1.0)
     z = np.array([0.2, 0.7])
-    bound_never_shown = bound_failures(t, z, passive_model(0.5, [0, 0.5, 0.5], 1000.0))
-    bound_without_looks = bound_failures(t, z, active_model(6, 0.0, 1000.0))
+    bound_never_shown = bound_failures(t, z, make_passive_model(0.5, [0, 0.5, 0.5], 1000.0))
+    bound_without_looks = bound_failures(t, z, make_active_model(6, 0.0, 1000.0))
     assert bound_never_shown == pytest.approx(bound_without_looks, rel=0.03)
     assert (bound_never_shown <= bound_without_looks).all()
-    bound_rarely_shown = bound_failures(t, z, passive_model(1e-9, [0, 0.5, 0.5], 1000.0))
+    bound_rarely_shown = bound_failures(t, z, make_passive_model(1e-9, [0, 0.5, 0.5], 1000.0))
     assert bound_rarely_shown == pytest.approx(
-        bound_failures(t, z, active_model(3, 0.0, 1000.0)), rel=1e-5
+        bound_failures(t, z, make_active_model(3, 0.0, 1000.0)), rel=1e-5
     )
 
 
@@ -811,7 +811,7 @@ def test_step_8_the_constant_for_passive_looks(k, rate, weight, beta):
     speeds below the table dominate. For β = 1, the test rejects a bound without the factor K.
     """
     t, z = crossing.load_tables(B, beta), 0.6
-    model = passive_model(rate, [weight, *[(1 - weight) / (k - 1)] * (k - 1)], 1500.0)
+    model = make_passive_model(rate, [weight, *[(1 - weight) / (k - 1)] * (k - 1)], 1500.0)
     looks_table = crossing.make_looks(t, k, model.best_rate, "passive")
     failure_sum = sum_failures(beta, z, model) - _sum_before_first_look(t, z, model, looks_table)
     constant = crossing.compute_random_constant(t, k * model.best_rate, is_passive=True)
@@ -825,7 +825,7 @@ EXPLORATION_CASES = pytest.mark.parametrize(
 )
 
 
-def worst_speeds(k, rate, horizon, n, rng):
+def draw_worst_speeds(k, rate, horizon, n, rng):
     """Return the worst speeds V_1, …, V_n up to a horizon T, on one path of random active looks.
 
     V_m is the larger of two speeds: the largest t/(F(t) + km/8) for t ≤ T, where F(t) is the
@@ -856,19 +856,19 @@ def test_exploration_bounds_its_sum_over_simulated_arrivals(k, rate, margin, bet
     horizon, n = 600, np.arange(1, 3000)
     sums = []
     for _ in range(400):
-        speeds = worst_speeds(k, rate, horizon, n.size, rng)
+        speeds = draw_worst_speeds(k, rate, horizon, n.size, rng)
         excess = margin * np.sqrt(n) - np.sqrt(2 * ell(1 + speeds, beta))
         heights = norm.sf(excess) if gaussian else np.exp(-(np.maximum(excess, 0) ** 2) / 2)
         sums.append(heights.sum())
     t = crossing.load_tables(8.0, beta)
     result = bound_exploration(
-        t, np.array([margin]), active_model(k, rate, float(horizon)), gaussian=gaussian
+        t, np.array([margin]), make_active_model(k, rate, float(horizon)), gaussian=gaussian
     )[0]
     assert np.mean(sums) < result < 1.5 * np.mean(sums)
     assert np.std(sums) / math.sqrt(len(sums)) < 0.03 * np.mean(sums)
 
 
-def passive_speeds(model, own_rate, n, rng):
+def draw_passive_speeds(model, own_rate, n, rng):
     """Return the worst speeds V_1, …, V_n up to the horizon T on one path of passive looks.
 
     For m ≥ 200 the function returns V_199 instead of V_m, which is smaller.
@@ -897,10 +897,10 @@ def test_exploration_bounds_its_sum_over_simulated_passive_looks(k, rate, own_ra
     """
     rng = np.random.default_rng(10)
     n = np.arange(1, 2000)
-    model = passive_model(rate, np.full(k, 1 / k), 600.0)
+    model = make_passive_model(rate, np.full(k, 1 / k), 600.0)
     sums = []
     for _ in range(400):
-        speeds = passive_speeds(model, own_rate, n.size, rng)
+        speeds = draw_passive_speeds(model, own_rate, n.size, rng)
         excess = margin * np.sqrt(n) - np.sqrt(2 * ell(1 + speeds, beta))
         sums.append(np.exp(-(np.maximum(excess, 0) ** 2) / 2).sum())
     t = crossing.load_tables(B, beta)
@@ -926,12 +926,12 @@ def test_step_3_gaussian_means_exceed_the_threshold_with_the_stated_probability(
     rng = np.random.default_rng(9)
     horizon, n = 600, np.arange(1, 3000)
     t = crossing.load_tables(8.0, beta)
-    model = active_model(k, rate, float(horizon))
+    model = make_active_model(k, rate, float(horizon))
     result = bound_exploration(t, np.array([margin]), model, gaussian=True)[0]
     for scale, is_bound in (1.0, True), (2.0, False):
         n_above = []
         for _ in range(1200):
-            widths = np.sqrt(2 * ell(1 + worst_speeds(k, rate, horizon, n.size, rng), beta) / n)
+            widths = np.sqrt(2 * ell(1 + draw_worst_speeds(k, rate, horizon, n.size, rng), beta) / n)
             means = rng.normal(scale=scale, size=n.size).cumsum() / n
             n_above.append((means + widths >= margin).sum())
         sem = np.std(n_above) / math.sqrt(len(n_above))
@@ -954,7 +954,7 @@ def test_step_9_the_sum_over_gaps():
 # Step 10: the closed sum
 
 
-def closed_sum(v, gamma, beta, looks):
+def compute_closed_sum(v, gamma, beta, looks):
     """Return the sum of step 10 over blocks whose ends grow by the factor gamma."""
     start, d = BOUNDARIES[looks]
     tau = math.tanh(math.log(gamma) / 4)
@@ -964,9 +964,9 @@ def closed_sum(v, gamma, beta, looks):
     return terms.sum() + 2 * v / u[-1] / (gamma - 1)
 
 
-def best_closed_sum(v, beta, looks):
+def compute_best_closed_sum(v, beta, looks):
     ratios = (1.3, 1.6, 2, 2.5, 3.2, 4, 6, 8, 10.4, 16, 60)
-    return min(closed_sum(v, gamma, beta, looks) for gamma in ratios)
+    return min(compute_closed_sum(v, gamma, beta, looks) for gamma in ratios)
 
 
 STATED_SUMS = {  # the constants of step 10 on the page: a and c of a + c log v, for β = 1 and β = 0
@@ -983,7 +983,7 @@ def test_step_10_the_closed_sum_is_above_the_tables_and_grows_as_stated(looks, b
     table_sum = crossing._integrate(t, t.speeds[:, None] * table, t.speeds, start)
     a, c = STATED_SUMS[looks][beta]
     for v in np.geomspace(1, 1e12, 60):
-        smallest_sum = best_closed_sum(v, beta, looks)
+        smallest_sum = compute_best_closed_sum(v, beta, looks)
         assert smallest_sum <= a + c * math.log(v)
         if looks == "active" and beta == 0 and v >= 100:
             assert smallest_sum <= 2.2
@@ -993,10 +993,10 @@ def test_step_10_the_closed_sum_is_above_the_tables_and_grows_as_stated(looks, b
 
 
 def test_step_10_the_sum_of_the_earlier_index_is_larger_than_stated(monkeypatch):
-    monkeypatch.setitem(BOUNDARIES, "active", (0.25, passive_boundary))
+    monkeypatch.setitem(BOUNDARIES, "active", (0.25, compute_passive_boundary))
     a, c = STATED_SUMS["active"][1.0]
-    assert best_closed_sum(1e12, 1.0, "active") > a + c * math.log(1e12)
-    assert best_closed_sum(1e12, 0.0, "active") > 2.2
+    assert compute_best_closed_sum(1e12, 1.0, "active") > a + c * math.log(1e12)
+    assert compute_best_closed_sum(1e12, 0.0, "active") > 2.2
 
 
 def test_step_10_a_chord_is_crossed_less_often_than_stated():
@@ -1084,7 +1084,7 @@ def test_tables_agree_with_an_independent_program(beta):
             np.exp(log_unit - peaks), A_ub=-np.exp(exponents - peaks), b_ub=-np.ones(u.size)
         )
         optimum = solution.fun * math.exp(-log_unit)
-        assert optimum * 0.99 <= table_value(beta, looks, v, zeta) <= optimum * 1.06
+        assert optimum * 0.99 <= look_up_table(beta, looks, v, zeta) <= optimum * 1.06
 
 
 def test_tables_are_bounds_for_any_solution_of_the_solver(table_script):
@@ -1098,7 +1098,7 @@ def test_tables_are_bounds_for_any_solution_of_the_solver(table_script):
         value = weights.sum() / (np.exp(rows) @ weights).min()
         assert value >= best_probability * 0.99
     dense_times = np.geomspace(0.25, 59, 999)
-    g = np.sqrt(2 * dense_times * ell(1 + 80 / active_boundary(dense_times))) + dense_times
+    g = np.sqrt(2 * dense_times * ell(1 + 80 / compute_active_boundary(dense_times))) + dense_times
     exact_exponents = np.outer(g, slopes) - np.outer(dense_times, slopes**2 / 2)
     interval = np.searchsorted(times, dense_times, side="right") - 1
     assert (
@@ -1171,7 +1171,7 @@ def simulate_regret(
     return regret.mean(), regret.std(ddof=1) / math.sqrt(n_runs), n_failures.mean()
 
 
-def random_arrivals(rate):
+def make_random_arrivals(rate):
     return lambda stage, rng, n: rng.random(n) < rate
 
 
@@ -1206,7 +1206,7 @@ def test_the_bound_is_above_simulated_regret(looks, gaps, rate, look, weights, b
     show the best arm. The number of failures must be below its bound, too.
     """
     horizon, z = 1500, 0.3
-    arrivals = random_arrivals(rate)
+    arrivals = make_random_arrivals(rate)
     if looks == "periodic":
         period = round(1 / rate)
 
@@ -1221,9 +1221,9 @@ def test_the_bound_is_above_simulated_regret(looks, gaps, rate, look, weights, b
         gaps, rate, horizon, looks=looks, weights=weights, beta=beta, gaussian=True
     )
     assert mean + 4 * sem < gaussian_bound < 0.85 * bound
-    model = active_model(len(gaps), rate, float(horizon), looks)
+    model = make_active_model(len(gaps), rate, float(horizon), looks)
     if weights is not None:
-        model = passive_model(rate, weights, float(horizon))
+        model = make_passive_model(rate, weights, float(horizon))
     assert n_failures < bound_failures(crossing.load_tables(B, beta), np.array([z]), model)[0]
 
 
@@ -1236,7 +1236,7 @@ def test_the_earlier_index_exceeds_the_bound():
     """
     gaps, rate, horizon, weights = [0, 1.0], 0.5, 3000, [0, 1]
     bound = upper.kibitzer(gaps, rate, horizon, looks="passive", weights=weights, gaussian=True)
-    arrivals = random_arrivals(rate)
+    arrivals = make_random_arrivals(rate)
     for index, is_bound in (compute_denominator, True), (compute_earlier_denominator, False):
         mean, sem, _ = simulate_regret(
             gaps, arrivals, 400, horizon, 14, "passive", weights=weights, index=index

@@ -26,7 +26,7 @@ rates = st.one_of(st.sampled_from([0.0, 1e-12, 0.01, 1.0]), st.floats(0.0, 1.0))
 horizons = st.one_of(st.sampled_from([1, 2, 3, 10**12, 10**15]), st.integers(1, 10**6))
 
 
-def random_weights(n_arms, seed):
+def draw_weights(n_arms, seed):
     """Return random weights, some of them zero."""
     rng = np.random.default_rng(seed)
     weights = rng.dirichlet(np.ones(n_arms)) * (rng.random(n_arms) < 0.8)
@@ -59,12 +59,12 @@ def play(gaps, horizon, n_runs, seed, index, looks):
     return regret
 
 
-def ucb_index(sums, counts, t):
+def compute_ucb_index(sums, counts, t):
     """Return the index of UCB with exploration 6."""
     return sums / counts + np.sqrt(6 * math.log(t) / counts)
 
 
-def ftl_index(sums, counts, t):
+def compute_ftl_index(sums, counts, t):
     """Return the index of FTL, the average reward."""
     return sums / counts
 
@@ -164,7 +164,7 @@ def test_ucb_as_printed_is_refuted_by_its_first_pulls():
 
     Each arm is pulled once, so the regret is Δ in every run.
     """
-    regret = play([0.0, 10.0], 2, 1, 0, ucb_index, make_random_looks(0.5, [0.5, 0.5]))
+    regret = play([0.0, 10.0], 2, 1, 0, compute_ucb_index, make_random_looks(0.5, [0.5, 0.5]))
     assert regret == 10.0
     printed_bound = upper.ucb_log([0.0, 10.0], 2, form="printed")
     assert printed_bound == pytest.approx(1.66, abs=0.01)
@@ -232,7 +232,7 @@ def test_the_printed_count_of_pulls_is_wrong_for_negative_g():
 @given(gap_lists, rates, horizons, st.integers(0, 99))
 @no_deadline
 def test_ucb_passive_takes_the_smallest_bound_of_each_arm(gaps, rate, horizon, seed):
-    weights = random_weights(len(gaps), seed)
+    weights = draw_weights(len(gaps), seed)
     log_terms = upper.ucb_log(gaps, horizon, details=True).terms
     rate_terms = upper.ucb_rate(gaps, rate, weights, details=True).terms
     combined_bound = upper.ucb_passive(gaps, rate, weights, horizon, details=True)
@@ -316,7 +316,7 @@ def test_count_failures_equals_the_sum():
 @given(gap_lists, rates, horizons, st.integers(0, 99))
 @no_deadline
 def test_ucb_sharp_is_below_the_closed_forms(gaps, rate, horizon, seed):
-    weights = random_weights(len(gaps), seed)
+    weights = draw_weights(len(gaps), seed)
     sharp_terms = upper.ucb_sharp(gaps, rate, weights, horizon, details=True).terms
     closed_form_terms = upper.ucb_passive(gaps, rate, weights, horizon, details=True).terms
     assert (sharp_terms <= closed_form_terms * (1 + 1e-12)).all()
@@ -325,7 +325,7 @@ def test_ucb_sharp_is_below_the_closed_forms(gaps, rate, horizon, seed):
 @given(gap_lists, st.floats(0, 1), st.floats(0, 1), horizons, horizons, st.integers(0, 99))
 @no_deadline
 def test_ucb_bounds_grow_with_the_horizon_and_fall_with_the_rate(gaps, r1, r2, t1, t2, seed):
-    weights = random_weights(len(gaps), seed)
+    weights = draw_weights(len(gaps), seed)
     r1, r2, t1, t2 = min(r1, r2), max(r1, r2), min(t1, t2), max(t1, t2)
     sharp_bounds = upper.ucb_sharp(gaps, [[r1], [r2]], weights, [t1, t2])
     assert sharp_bounds[0, 0] <= sharp_bounds[0, 1] * (1 + 1e-12)
@@ -340,7 +340,7 @@ def test_ucb_bounds_grow_with_the_horizon_and_fall_with_the_rate(gaps, r1, r2, t
 @no_deadline
 def test_regret_is_measured_in_units_of_reward(gaps, rate, horizon, unit, seed):
     """Check that the regret is multiplied by `unit` if the gaps, σ and √c are."""
-    weights = random_weights(len(gaps), seed)
+    weights = draw_weights(len(gaps), seed)
     scaled_gaps = [unit * gap for gap in gaps]
     index = {"exploration": 6 * unit**2, "sd": unit}
     for bound in (
@@ -428,9 +428,9 @@ def test_schedule_with_more_than_one_look_per_stage_raises():
     ],
 )
 def test_ucb_stays_below_its_bounds(gaps, rate, weights, horizon):
-    regret = play(gaps, horizon, 100, 11, ucb_index, make_random_looks(rate, weights))
+    regret = play(gaps, horizon, 100, 11, compute_ucb_index, make_random_looks(rate, weights))
     assert is_at_most(regret, upper.ucb_sharp(gaps, rate, weights, horizon))
-    regret = play(gaps, horizon, 100, 12, ucb_index, make_periodic_looks(rate, weights))
+    regret = play(gaps, horizon, 100, 12, compute_ucb_index, make_periodic_looks(rate, weights))
     assert is_at_most(regret, upper.ucb_periodic(gaps, rate, weights))
 
 
@@ -442,7 +442,7 @@ def test_ucb_stays_below_its_bound_for_a_schedule():
     def looks(t, rng, n_runs):
         return (rng.random(n_runs) < arrivals[t - 1])[:, None] * np.array([0, 1])
 
-    regret = play(gaps, horizon, 100, 13, ucb_index, looks)
+    regret = play(gaps, horizon, 100, 13, compute_ucb_index, looks)
     bound = upper.ucb_schedule(gaps, lambda t: expected[t.astype(int) - 1], [0, 1], horizon)
     assert is_at_most(regret, bound)
 
@@ -453,11 +453,11 @@ def test_ucb_stays_below_its_bound_for_a_schedule():
 def test_ftl_robin_stays_below_its_bounds(gaps, rate):
     for random in (False, True):
         regret = play(
-            gaps, 2000, 200, 14, ftl_index, make_looks_in_turn(rate, len(gaps), 200, random)
+            gaps, 2000, 200, 14, compute_ftl_index, make_looks_in_turn(rate, len(gaps), 200, random)
         )
         assert is_at_most(regret, upper.ftl_robin(gaps, rate))
     weights = np.full(len(gaps), 1 / len(gaps))
-    regret = play(gaps, 2000, 200, 15, ftl_index, make_random_looks(rate, weights))
+    regret = play(gaps, 2000, 200, 15, compute_ftl_index, make_random_looks(rate, weights))
     assert is_at_most(regret, upper.ftl_robin(gaps, rate, weights))
 
 
@@ -936,7 +936,7 @@ BOUNDS = {
 @given(gaps=gap_lists, rate=rates, horizon=horizons, seed=st.integers(0, 99))
 @settings(max_examples=40, deadline=None)
 def test_every_bound_is_a_sum_over_arms_in_the_caller_s_order(bound, gaps, rate, horizon, seed):
-    weights = random_weights(len(gaps), seed)
+    weights = draw_weights(len(gaps), seed)
     bound_details = bound(gaps, rate, weights, horizon, details=True)
     assert isinstance(bound_details.total, float)
     assert bound_details.total == bound(gaps, rate, weights, horizon)

@@ -19,7 +19,7 @@ from kibitz.evaluation.bayes_optimal import (
 pytestmark = pytest.mark.slow
 
 
-def brute_force(horizon, every=None, mutant=None):
+def compute_by_brute_force(horizon, every=None, mutant=None):
     """Return the largest expected reward as an exact fraction, by its recursive definition.
 
     The mutant "never" is a wrong version without looks.
@@ -63,12 +63,12 @@ def brute_force(horizon, every=None, mutant=None):
     ("horizon", "every"), list(itertools.product([1, 2, 3, 5, 8], [None, 1, 2, 3]))
 )
 def test_value_equals_brute_force(horizon, every):
-    exact_value = brute_force(horizon, every)
+    exact_value = compute_by_brute_force(horizon, every)
     result = bayes_optimal(horizon, every)
     assert result.reward == pytest.approx(float(exact_value), rel=1e-13)
     assert result.regret == pytest.approx(float(Fraction(2, 3) * horizon - exact_value), abs=1e-12)
     if every == 1 and horizon > 2:  # with at most two stages, a look comes too late to help
-        assert brute_force(horizon, every, "never") < exact_value
+        assert compute_by_brute_force(horizon, every, "never") < exact_value
 
 
 def test_value_without_looks_is_the_published_value():

@@ -126,7 +126,7 @@ def execute_outdated(workers: int = os.cpu_count() or 1) -> str:
 
 
 def execute_in_process(batch: list[Path]) -> str:
-    """Execute pages in a process of their own; return the error messages."""
+    """Execute pages in a new process; return the error messages."""
     path = os.pathsep.join([str(SOURCE), os.environ.get("PYTHONPATH", "")])
     environment = {**os.environ, "PYTHONPATH": path, "MPLBACKEND": "agg"}
     environment |= {"COLUMNS": "84", "TERM": "dumb", "PYTHONIOENCODING": "utf-8"}

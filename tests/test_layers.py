@@ -175,7 +175,7 @@ def test_live_has_no_circular_imports():
     }:
         for name in independent_modules:
             del import_graph[name]
-    assert not import_graph, f"a circle among {sorted(import_graph)}"
+    assert not import_graph, f"circular imports among {sorted(import_graph)}"
 
 
 def get_module_name(path):

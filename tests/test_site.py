@@ -267,7 +267,7 @@ def test_math_font_is_loaded_and_dark_mode_is_dark(site, browser):
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """Use an empty folder in place of `docs`, and return it."""
+    """Make the build use an empty folder in place of `docs`; return the folder."""
     monkeypatch.setattr(run, "GENERATED", tmp_path / "generated")
     monkeypatch.setattr(run, "DOCS", tmp_path)
     return tmp_path

@@ -45,7 +45,7 @@ ACTIVE_BOUNDS = [
 
 
 def evaluate_bound(bound, gaps, rate, horizon, **options):
-    """Return the value of a bound; a bound for a passive observer gets uniform weights."""
+    """Return the value of a bound, with uniform weights if the observer is passive."""
     weights = (None,) if bound in PASSIVE_BOUNDS else ()
     return bound(gaps, rate, *weights, horizon, **options)
 

@@ -1,7 +1,7 @@
 """Tests that the simulated regret of a policy is between its lower and its upper bounds.
 
 If a bound holds, the mean regret violates it by more than five standard errors with probability
-about 3·10⁻⁷. There are some 60 comparisons, so with a random seed a test would fail with probability
+about 3·10⁻⁷. There are about 60 comparisons, so with a random seed a test would fail with probability
 about 10⁻⁵. The seed is fixed.
 """
 

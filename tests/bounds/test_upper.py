@@ -339,7 +339,7 @@ def test_ucb_bounds_grow_with_the_horizon_and_fall_with_the_rate(gaps, r1, r2, t
 @given(gap_lists, rates, horizons, st.sampled_from([1e-3, 0.5, 7.0]), st.integers(0, 99))
 @no_deadline
 def test_regret_is_measured_in_units_of_reward(gaps, rate, horizon, unit, seed):
-    """Check that the regret is multiplied by `unit` if the gaps, σ and √c are."""
+    """Check that multiplying the gaps, σ and √c by `unit` multiplies the regret by `unit`."""
     weights = draw_weights(len(gaps), seed)
     scaled_gaps = [unit * gap for gap in gaps]
     index = {"exploration": 6 * unit**2, "sd": unit}

@@ -117,7 +117,8 @@ def test_a_paid_bucket_never_pays_in_the_formula():
 
 
 # Simulations. A test allows the largest error that was measured on real tests, plus four standard
-# errors: if this error holds, a setting fails by chance with probability below 10⁻⁴. Seeds are fixed.
+# errors. If no error is larger, a setting fails by chance with probability below 10⁻⁴. The seeds are
+# fixed.
 
 
 @pytest.mark.parametrize(

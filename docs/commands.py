@@ -13,7 +13,7 @@ import typer
 from kibitz.cli import app
 
 FOLDER = Path(__file__).parent / "commands"
-GROUPS = ("agent", "store", "token")  # commands that have commands of their own
+GROUPS = ("agent", "store", "token")  # commands with subcommands
 
 CREATE = """\
 kibitz agent create checkout --store shop.db --arms blue,green --rewards bernoulli
@@ -21,7 +21,7 @@ kibitz agent create checkout --store shop.db --arms blue,green --rewards bernoul
 
 
 class Extra(NamedTuple):
-    """What a page adds to the help of its command."""
+    """The example and the note that a page adds to the help text of a command."""
 
     example: str
     note: str = ""
@@ -312,7 +312,7 @@ def make_page(name: str, command) -> str:
 
 def make_row(option) -> str:
     """Return the table row of an option."""
-    is_flag = getattr(option, "is_flag", False)  # an argument has no such attribute
+    is_flag = getattr(option, "is_flag", False)  # only options have `is_flag`
     metavar = "" if is_flag else option.metavar
     if option.required:
         default = "required"

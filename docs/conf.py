@@ -24,7 +24,7 @@ LIBRARIES = {
     "xarray": "https://docs.xarray.dev/en/stable/",
     "dask": "https://docs.dask.org/en/stable/",
 }
-INVENTORY_SECONDS = 3  # the longest wait for an inventory
+INVENTORY_SECONDS = 3  # timeout of a download
 
 
 def find_inventories() -> dict[str, tuple[str, str]]:
@@ -102,9 +102,9 @@ copybutton_selector = (
     "div.highlight-python div.highlight pre, div.highlight-sh div.highlight pre"
 )
 exclude_patterns = ["_build", "_generated"]
-smartquotes_action = "qe"  # not dashes: `--gap` in a help text is an option
+smartquotes_action = "qe"  # quotes and ellipses; `--gap` must keep its hyphens
 default_role = (
-    "py:obj"  # `name` in a docstring is code, with a link if there is one
+    "py:obj"  # show `name` as code, with a link if the name is documented
 )
 autodoc_typehints = "description"
 autodoc_typehints_description_target = "documented"

@@ -1,6 +1,6 @@
-"""Write docs/dashboard.png: the dashboard after an afternoon of traffic.
+"""Write docs/dashboard.png, a screenshot of the dashboard after an afternoon of traffic.
 
-Needs Chromium and the extra `kibitz[test]`.
+The script needs Chromium and the extra `kibitz[test]`.
 """
 
 import sys
@@ -21,7 +21,7 @@ CLICK_RATES = {
     "countdown": 0.02,
     "reviews": 0.045,
 }
-LATE_ARM, LATE_RATE = "video", 0.075  # added at half-time
+LATE_ARM, LATE_RATE = "video", 0.075  # the arm is added after half of the visits
 AFTERNOON_SECONDS = 6 * 3600.0
 MEAN_DELAY_SECONDS = 40.0
 PATIENCE_SECONDS = 900.0
@@ -29,7 +29,7 @@ VISITS_PER_BATCH = 10  # visits that ask at the same time
 
 
 def simulate_traffic(agent, n_visits, look_rate, seed):
-    """Ask and look over an afternoon, and report clicks later; views without a click stay silent."""
+    """Let an agent serve visits of an afternoon. Clicks are reported after a delay."""
     rng = np.random.default_rng(seed)
     start = time.time() - AFTERNOON_SECONDS
     pending = []

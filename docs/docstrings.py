@@ -37,7 +37,7 @@ LITERAL = re.compile(
 
 @cache
 def find_errata() -> dict[str, str]:
-    """Return the name of the page that has each erratum, by its number."""
+    """Return a dict from the number of each erratum to the name of its page."""
     return {
         number: page.stem
         for page in sorted(ERRATA.glob("*.md"))
@@ -67,7 +67,7 @@ def as_link(number: str, root: str) -> str:
 
 
 def as_math_role(match: re.Match[str]) -> str:
-    """Return the math role of a formula, with escaped spaces where text adjoins it."""
+    """Return the math role of a formula, with escaped spaces next to adjoining text."""
     adjoins = match.start() and not match.string[match.start() - 1].isspace()
     text = WORD_SUBSCRIPT.sub(r"_{\\text{\1}}", match[1]).replace("*_", "^*_")
     text = re.sub(r"\^\(([^)]*)\)", r"^{\1}", text)
@@ -90,9 +90,9 @@ def shorten_types(app, what, name, *unused) -> None:
 
 
 def hide_source_of_sweep(app) -> None:
-    """Let Sphinx show the signature that `sweep` sets at import (`builder-inited`).
+    """Make Sphinx show the signature that `sweep` gets at import (`builder-inited`).
 
-    Sphinx would otherwise read the defaults from the source, which does not have them.
+    Sphinx would otherwise read the signature from the source, which lacks the default values.
     """
     import kibitz.simulation.sweep as module
 
@@ -140,7 +140,7 @@ def process_docstring(
 
 
 def show_public_names(app, doctree) -> None:
-    """Replace the module in signatures of public objects by `kibitz` (`doctree-read`)."""
+    """Show the module of each public object as `kibitz` (`doctree-read`)."""
     from docutils import nodes
     from sphinx import addnodes
 

@@ -3,8 +3,8 @@
 `latex2mathml` converts the formulas when the pages are built. Browsers need a font with a table of
 mathematical constants to lay MathML out well, and many systems have none. The style sheet therefore
 contains the glyphs of STIX Two Math that formulas use (SIL Open Font License, from the package
-`ziamath`) as data. A separate font file would not work: some browsers refuse to load one when a page
-is opened from a folder.
+`ziamath`) as data. A separate font file would not work, because some browsers load no font files for
+pages that are opened from a folder.
 """
 
 import base64
@@ -60,7 +60,10 @@ def make_font() -> bytes:
 
 
 def narrow_roots(font) -> None:
-    """Make all root signs as narrow as the smallest, because Chromium reserves the largest width."""
+    """Give all root signs the width of the smallest sign.
+
+    Chromium otherwise reserves the width of the largest sign for every root.
+    """
     glyphs, widths = font["glyf"], font["hmtx"]
     root = font.getBestCmap()[0x221A]
     for name in font.getGlyphOrder():

@@ -1,6 +1,6 @@
 """Draw the bar chart of docs/performance.md from docs/performance.txt.
 
-The colours follow the page (`currentColor`), so one drawing serves light and dark mode.
+The colours follow the page (`currentColor`), so the drawing suits light and dark mode.
 """
 
 import math
@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 
 DOCS = Path(__file__).parent
-# label of a bar: the line of performance.txt whose CPU time it shows
+# label of each bar: regular expression for the line of performance.txt with its CPU time
 BARS = {
     "C++": r"ucb by hand in C\+\+",
     "kibitz": "ucb, bandit",
@@ -26,7 +26,7 @@ ROW_HEIGHT, BAR_HEIGHT = 26, 17
 AXIS_END_NS = 1e5
 
 
-def times_ns() -> dict[str, float]:
+def read_times_ns() -> dict[str, float]:
     """Return the CPU time per stage, in nanoseconds, for each bar."""
     report = (DOCS / "performance.txt").read_text(encoding="utf-8")
     lines = {
@@ -36,7 +36,7 @@ def times_ns() -> dict[str, float]:
     return {name: float(match[1]) for name, match in lines.items() if match}
 
 
-def chart(times: dict[str, float]) -> str:
+def draw_chart(times: dict[str, float]) -> str:
     """Return an SVG drawing with one bar per entry, on a logarithmic scale that starts at 1 ns."""
     height = ROW_HEIGHT * len(times) + 8
     words = (
@@ -62,4 +62,4 @@ def chart(times: dict[str, float]) -> str:
 def write(target: Path) -> None:
     """Write the chart to a file."""
     target.parent.mkdir(exist_ok=True)
-    target.write_text(chart(times_ns()), encoding="utf-8")
+    target.write_text(draw_chart(read_times_ns()), encoding="utf-8")

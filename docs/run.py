@@ -53,17 +53,17 @@ NOTEBOOK_FOLDERS = ("tutorials", "howto")
 BLOCK = re.compile(r"^```(python|sh)\n(.*?)^```\n", re.MULTILINE | re.DOTALL)
 SERVER = re.compile(r"^(?:kibitz serve|uvicorn) .*&$", re.MULTILINE)
 PORT = "8765"  # the port that pages show; a free port replaces it in each run
-BLOCK_SECONDS = 600  # the longest duration of an `sh` block
-SERVER_SECONDS = 60  # the longest start of a server
+BLOCK_SECONDS = 600  # timeout of an `sh` block
+SERVER_SECONDS = 60  # timeout for the start of a server
 
 LIGHT_INK, DARK_INK = (
     "#24292f",
     "#d5dae2",
-)  # text and axes of figures by colour scheme
+)  # colours of text and axes in light and dark figures
 
 
 class Output(NamedTuple):
-    """What a block printed, and the names of the figures that it saved."""
+    """The printed text of a block, and the file names of its figures."""
 
     text: str
     figures: list[str]
@@ -82,7 +82,7 @@ def pages() -> list[Path]:
 
 
 def page_id(page: Path) -> str:
-    """Return the name of a page's files in `_generated`."""
+    """Return the common name, without extension, of the page's files in `_generated`."""
     return "-".join(page.relative_to(DOCS).with_suffix("").parts)
 
 
@@ -126,7 +126,7 @@ def execute_outdated(workers: int = os.cpu_count() or 1) -> str:
 
 
 def execute_in_process(batch: list[Path]) -> str:
-    """Execute pages in a process of their own; return the error messages."""
+    """Execute pages in a new process; return the error messages."""
     path = os.pathsep.join([str(SOURCE), os.environ.get("PYTHONPATH", "")])
     environment = {**os.environ, "PYTHONPATH": path, "MPLBACKEND": "agg"}
     environment |= {"COLUMNS": "84", "TERM": "dumb", "PYTHONIOENCODING": "utf-8"}
@@ -163,7 +163,7 @@ def execute(page: Path) -> None:
 
 
 def execute_blocks(page: Path, folder: Path) -> list[tuple[str, dict[str, str]]]:
-    """Return what each block of a page printed, and the SVG figures that it saved."""
+    """Execute the blocks of a page; return the printed text and the SVG figures of each block."""
     namespace: dict[str, Any] = {"__name__": "__main__"}
     outputs, known_figures = [], set()
     port = find_free_port()
@@ -192,7 +192,7 @@ def execute_blocks(page: Path, folder: Path) -> list[tuple[str, dict[str, str]]]
 
 
 def run_python(code: str, page: Path, namespace: dict[str, Any]) -> str:
-    """Execute a `python` block; return what it printed."""
+    """Execute a `python` block; return the printed text."""
     printed_text = io.StringIO()
     with contextlib.redirect_stdout(printed_text), warnings.catch_warnings():
         warnings.simplefilter("error")  # a reader would see the warning
@@ -202,7 +202,10 @@ def run_python(code: str, page: Path, namespace: dict[str, Any]) -> str:
 
 
 class Shell:
-    """A bash process that runs the `sh` blocks of a page, and stops what they started."""
+    """A bash process that runs the `sh` blocks of a page.
+
+    `stop` ends bash and all processes that the blocks started.
+    """
 
     END = "--- end of block ---"
 
@@ -213,12 +216,12 @@ class Shell:
         programs = {
             "kibitz": f'exec "{sys.executable}" -m kibitz.cli "$@"',
             "uvicorn": f'exec "{sys.executable}" -m uvicorn "$@"',
-            "pip": "exit 0",  # everything is installed
+            "pip": "exit 0",  # a block may call pip, but every package is installed
         }
         for name, command in programs.items():
             (tools / name).write_text(f"#!/bin/sh\n{command}\n", encoding="utf-8")
             (tools / name).chmod(0o755)
-        # One answer per line; an HTTP error fails the page.
+        # curl ends each response with a newline, and an HTTP error makes the page fail.
         (tools / ".curlrc").write_text(
             'write-out = "\\n"\nfail-with-body\nmax-time = 60\n'
         )
@@ -260,7 +263,7 @@ class Shell:
             os.killpg(self.process.pid, signal.SIGTERM)
 
     def run(self, code: str) -> str:
-        """Execute a block; return what it printed. Raise RuntimeError if it fails."""
+        """Execute a block; return the printed text. Raise RuntimeError if the block fails."""
         self.script.write_text(code, encoding="utf-8")
         watchdog = threading.Timer(BLOCK_SECONDS, self.stop)
         watchdog.start()
@@ -381,8 +384,8 @@ def as_script(text: str) -> str:
 def as_notebook(page: Path, text: str, outputs: list[Output]) -> str:
     """Return a page as a Jupyter notebook that contains the outputs of its blocks.
 
-    On pages that start a server, commands stay Markdown: a cell would wait for the
-    server to end.
+    On pages that start a server, commands stay Markdown, because a cell would wait until
+    the server ends.
     """
     import nbformat
     from nbformat.v4 import (
@@ -468,7 +471,7 @@ def execute_before_build(app) -> None:
 
 
 def find_changed(app, env, added, changed, removed) -> list[str]:
-    """Return pages with newer output than their HTML (event `env-get-outdated`)."""
+    """Return the pages whose output is newer than their HTML (event `env-get-outdated`)."""
     stale_pages = []
     for page in pages():
         docname = page.relative_to(DOCS).with_suffix("").as_posix()

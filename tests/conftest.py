@@ -1,6 +1,6 @@
 """Give the tests of this clone their own cache of compiled code, before kibitz is imported.
 
-The cache is kept between test runs. It cannot be stale, because its files are named by their content.
+The cache persists between test runs. It cannot be stale, because its file names are hashes of code.
 `platformdirs` uses XDG_CACHE_HOME on Linux and, in later versions, on macOS; elsewhere the tests
 share the user's folder. Processes that the tests start inherit the variable.
 """

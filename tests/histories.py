@@ -15,7 +15,7 @@ from kibitz.simulation.jobs import Job, play
 
 @cache
 def make_policy(name, **arguments):
-    """Return a policy; a policy that needs a horizon gets 1000 stages."""
+    """Return a policy with valid values for its required arguments, such as a horizon of 1000."""
     if name in {"moss", "etc", "improved_ucb", "glr_ucb"}:
         arguments = {"horizon": 1000, **arguments}
     if name == "sw_ucb":
@@ -29,8 +29,8 @@ def make_policy(name, **arguments):
 def without_index(policy):
     """Return a copy of a policy without its index, so that the engine calls `pull` at every stage.
 
-    If the policy has a generic kernel, the result calls the formula through a function pointer. All
-    such policies share one compiled kernel.
+    If the policy has a generic kernel, the copy calls the formula through a function pointer. All
+    such copies share one compiled kernel.
     """
     generic_kernel = make_generic_kernel(policy, bandit(), leap=False)
     if generic_kernel is not None:
@@ -56,7 +56,7 @@ def play_runs(
     leap=False,
     kernel="specialised",
 ):
-    """Play runs of a policy, beginning with run number `first`, and return their results."""
+    """Play the runs of a policy with numbers from `first` on, and return their results."""
     stages = np.array([horizon] if stages is None else stages, np.int64)
     arguments = (policy, problem, feedback, horizon, stages, seed)
     return play(Job(None, *arguments, first, first + runs, leap, kernel=kernel))
@@ -80,8 +80,8 @@ class Rewards:
 def replay(policy, params, n_arms, *observations):
     """Return the state after `observations` and the next stage.
 
-    An observation (arm, reward) is a pull; (arm, reward, "look") is a look. Each pull begins a stage;
-    a look belongs to the stage of the pull before it.
+    An observation (arm, reward) is a pull, and (arm, reward, "look") is a look. Each pull begins a
+    stage. A look belongs to the stage of the previous pull.
     """
     state, stage = policy.init(params, n_arms), 0
     for arm, reward, *look_mark in observations:
@@ -107,10 +107,12 @@ def decide_with_oracle(policy, params, state, oracle, stage, rng):
 def find_disagreement(
     policy, params, oracle, seed, *, n_arms, kind, follows_policy, scale=1.0, n_stages=100
 ):
-    """Give a policy and its oracle the same history; return where they differ, or None.
+    """Report the same history to a policy and its oracle, the reference policy.
+
+    Return a description of the first decision that differs, or None if all decisions are equal.
 
     The history follows the policy's decisions if `follows_policy` is true, and random decisions
-    otherwise. The policy receives rewards in units of `scale`; the oracle receives raw rewards and
+    otherwise. The policy receives rewards in units of `scale`. The oracle receives raw rewards and
     knows the scale.
     """
     rng = np.random.default_rng([seed, 1])
@@ -191,7 +193,7 @@ def numpy_streams(seed, run):
 
 
 def numpy_show_stream(seed, run, stage, arm):
-    """Return the random stream of what a pull of an arm shows at a stage, created by NumPy only."""
+    """Return the random stream of the shows of a pull at a stage, created by NumPy only."""
     words = SeedSequence(seed, spawn_key=(run,)).generate_state(12, np.uint64)[9:]
     factors = (stage * 0x9E3779B97F4A7C15, arm * 0xBF58476D1CE4E5B9, 0)
     words = [int(word) ^ factor % 2**64 for word, factor in zip(words, factors, strict=True)]

@@ -29,7 +29,7 @@ ALIASES = {"id": "decision", "name": "agent", "source": "log", "url": "store"}
 
 
 def call_or_reject(function, **arguments):
-    """Call a function; check that an error is short, names an argument and shows a value."""
+    """Call a function. If it raises, check that the message names an argument and shows its value."""
     try:
         return function(**arguments)
     except (ValueError, TypeError) as error:

@@ -30,7 +30,7 @@ class PlainUCB:
 
 
 class Guess:
-    """Pull a random arm; there is no method `look`."""
+    """A policy that pulls a random arm and has no method `look`."""
 
     def __init__(self, n_arms):
         self.n_arms = n_arms
@@ -43,7 +43,7 @@ class Guess:
 
 
 class Buggy(Guess):
-    """Raise AttributeError at stage 5."""
+    """A policy that raises AttributeError at stage 5."""
 
     def pull(self, stage, rng):
         return self.missing_attribute if stage == 5 else 0
@@ -57,21 +57,21 @@ class UnpicklableError(Exception):
 
 
 class OddError(Guess):
-    """Raise an error that cannot be pickled."""
+    """A policy that raises an error that cannot be pickled."""
 
     def pull(self, stage, rng):
         raise UnpicklableError("two", "words")
 
 
 class Dying(Guess):
-    """End the process."""
+    """A policy that ends its process."""
 
     def pull(self, stage, rng):
         os._exit(3)
 
 
 class Noting(Guess):
-    """Create a file that is named by the number of the process."""
+    """A policy that creates a file named by the id of its process."""
 
     def __init__(self, n_arms, folder):
         super().__init__(n_arms)

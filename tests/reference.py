@@ -4,8 +4,8 @@ This file does not import `kibitz`, so agreement between this file and `kibitz` 
 are right. Numbers of sections and algorithms refer to the paper, and D1, D2, … to docs/errata/.
 Policies store every reward and recompute everything for each decision. The interface is
 `pull(stage)`, `look(stage)` and `update(stage, arm, reward, is_look)`; stages count from 1. Ties go
-to the lowest arm. On a graph, `show(stage, pulled, arm, reward)` and `hide(stage, arm)` report what a
-pull shows and that a pull hid its own reward, and `on_graph` is true.
+to the lowest arm. On a graph, `on_graph` is true, `show(stage, pulled, arm, reward)` reports a reward
+that a pull shows, and `hide(stage, arm)` reports that a pull hid its own reward.
 """
 
 import math
@@ -307,7 +307,7 @@ class BayesUCB(Index):
 class Kibitzer(Rewards):
     """Pull unseen arms first, then the arm with the largest index.
 
-    Every fourth look goes to the arms in turn; an arm with more observations than turns is skipped.
+    Every fourth look goes to the arms in turn, except arms with more observations than turns.
     The other looks go to unseen arms first, then to the arm with the smallest IMED index. The
     divergence in this index gets less weight if looks are rare. If the chosen arm has many
     observations, it is held: all looks that are not in turn go to this arm until it has a tenth more
@@ -404,7 +404,7 @@ class Kibitzer(Rewards):
 
 
 class ChangeScan:
-    """A change detector of one arm, which stores all rewards and repeats every sum."""
+    """A change detector of one arm that stores all rewards and computes each sum from scratch."""
 
     def __init__(self, in_unit_interval):
         self.in_unit_interval = in_unit_interval
@@ -412,7 +412,7 @@ class ChangeScan:
         self.origin = 0
 
     def list_starts(self):
-        """Return every place before which the last reward lets the scan look for a change."""
+        """Return the places at which the scan tests for a change after the last reward."""
         n, starts, length = len(self.rewards), set(), 1
         while n % length == 0 and length <= n:
             blocks = (1, 2, 3, 4) if length == 1 else (3, 4)
@@ -449,7 +449,7 @@ class ChangeScan:
 class Lookout(Kibitzer):
     """kibitzer with a change detector for each arm, and looks that watch for hidden changes.
 
-    Each observation is stored with its weight, which all later stages with alarms reduce.
+    Each observation is stored with its weight. Later stages with alarms reduce the weight.
     """
 
     def __init__(self, n_arms, delta=0.1, explore=0.0, rewards="gaussian", scale=1.0):
@@ -562,7 +562,7 @@ class Lookout(Kibitzer):
 class Forgetful(Rewards):
     """Pull the lowest arm without weight, then the arm with the largest index; look in turn.
 
-    `weight(age)` is the weight of an observation that was made `age` stages ago, from 1.
+    `weight(age)` is the weight of an observation from `age` stages ago; the age is at least 1.
     """
 
     def __init__(self, n_arms, exploration=2.0, rewards="gaussian", scale=1.0):
@@ -579,7 +579,7 @@ class Forgetful(Rewards):
         return self.n_looks % self.n_arms
 
     def weights(self, stage, arm):
-        # the first observation of a stage makes all earlier stages one stage older
+        # after an observation of a stage, all earlier stages are one stage older
         now = max([stage, *(s + 1 for s, _, _ in self.observations)])
         return [(self.weight(now - s), x) for s, a, x in self.observations if a == arm]
 
@@ -684,8 +684,8 @@ class GLRUCB(Rewards):
 class Scout(Rewards):
     """Pull arms that show unseen arms first, then the arm with the lowest price per information.
 
-    The policy knows the matrix `shows` or learns it. Without c, c is 1/2, or 1 if a pull may hide its
-    own reward (known matrix) or has hidden it (learned matrix).
+    The policy knows the matrix `shows` or learns it. The default of c is 1/2, or 1 if a pull may hide
+    its own reward (known matrix) or has hidden its own reward (learned matrix).
     """
 
     counts_shows_as_looks = False
@@ -713,8 +713,8 @@ class Scout(Rewards):
     def shows(self, pulled, arm):
         if self.known_shows is not None:
             return self.known_shows[pulled][arm]
-        prior = 1.0 if pulled == arm else 0.5  # an arm that was never pulled shows half of the arms
-        weight = 1 / 8  # the prior weighs as much as this part of a pull
+        prior = 1.0 if pulled == arm else 0.5  # the probability of a show before any pull
+        weight = 1 / 8  # the prior weighs as much as an eighth of a pull
         return (self.n_shown[pulled][arm] + weight * prior) / (self.n_pulls[pulled] + weight)
 
     def constant(self):
@@ -786,7 +786,10 @@ class Scout(Rewards):
 
 
 class ScoutKibitzer(Scout):
-    """Explore when kibitzer does, counting future shows of the leader, with the most valuable arm."""
+    """Explore at the stages at which kibitzer explores, and pull the most valuable arm.
+
+    The index counts the expected future shows of the leader.
+    """
 
     def index(self, stage, arm):
         leader, n = self.leader(), len(self.observed_rewards(arm))
@@ -850,7 +853,7 @@ class MaxN:
 
 
 def remaining_arms(rewards, squared_width):
-    """Return the arms of `rewards`, {arm: rewards}, that are not dropped.
+    """Return the remaining arms of the dict `rewards`, which maps each arm to its rewards.
 
     `squared_width(s)` is the squared half-width of the confidence interval of an arm with s
     observations. If `squared_width` is zero or negative for an observed arm, no arm is dropped.
@@ -873,7 +876,7 @@ def remaining_arms(rewards, squared_width):
 
 
 class Elimination(Rewards):
-    """The common part of ETC and Improved UCB; both look at the least observed remaining arm."""
+    """The common part of ETC and Improved UCB, which look at the least observed remaining arm."""
 
     def __init__(self, n_arms):
         super().__init__(n_arms)
@@ -1063,7 +1066,7 @@ class ETCOCUCB:
         return self.ranking(stage)[0]
 
     def look(self, stage):
-        """Return the remaining arm that follows the arm of the last look in turn."""
+        """Return the remaining arm that follows the last arm looked at, in turn."""
         last_arm = self.look_arms[-1] if self.look_arms else -1
         return min(self.in_play, key=lambda arm: (arm - last_arm - 1) % self.n_arms)
 

@@ -1,4 +1,4 @@
-"""The examples in the README and the documentation run; the links and names in them exist."""
+"""Tests that the examples on all pages run, and that links and names on the pages exist."""
 
 import inspect
 import re
@@ -24,7 +24,7 @@ DOCS = [
 ]
 COMMUNITY_PAGES = [ROOT / name for name in ("CONTRIBUTING.md", "SECURITY.md", "CODE_OF_CONDUCT.md")]
 PAGES = [ROOT / "README.md", *COMMUNITY_PAGES, *DOCS]
-DEVELOPER_PAGES = [  # pages and files that name files of the repository
+DEVELOPER_PAGES = [  # pages and files that contain paths of the repository
     *COMMUNITY_PAGES,
     ROOT / "Makefile",
     ROOT / ".pre-commit-config.yaml",
@@ -132,7 +132,7 @@ def test_functions_in_the_table_from_paper_to_code_exist():
 
 
 def read_reference(name):
-    """Return the reference text of a public object: its page, or its section of the errors page."""
+    """Return the reference page of a public object, or the section of an error."""
     public_object = getattr(kibitz, name)
     if inspect.isclass(public_object) and issubclass(public_object, kibitz.Error):
         text = (REFERENCE_FOLDER / "errors.md").read_text()
@@ -281,7 +281,7 @@ def test_the_landing_page_has_a_card_for_each_kind_of_reader():
 
 @pytest.mark.parametrize("page", PAGES, ids=relative_path)
 def test_page_opens_with_its_subject(page):
-    """Check that no page has the old header, which named its readers instead of its subject."""
+    """Check that no page has the old header, which named the readers instead of the subject."""
     text = page.read_text()
     assert not re.search(r"^\*\*For\*\* ", text, re.MULTILINE)
     assert "**After it**" not in text
@@ -297,7 +297,7 @@ def find_commands():
 
 
 def test_commands_on_pages_have_the_options_shown():
-    """Each option used on a page is on the page of its command.
+    """Each option that a page uses is listed on the page of its command.
 
     cli/test_pages.py compares the pages of the commands with `--help`.
     """

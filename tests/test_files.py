@@ -164,7 +164,7 @@ def test_a_system_error_is_explained(tmp_path):
 
 @posix_only
 def test_a_full_disk_is_explained(tmp_path):
-    """A limit on file sizes stands in for a full disk: the same system call fails."""
+    """The test limits the file size, which makes the system call fail as on a full disk."""
     program = (
         "import resource, signal, sys; from pathlib import Path\n"
         "from kibitz._files import write_atomic\n"
@@ -198,13 +198,15 @@ def test_temporary_files_of_killed_processes_are_removed(tmp_path):
     ]
     for kept_name in kept_names:
         (tmp_path / kept_name).touch()
-    (tmp_path / f".file.{os.getpid()}.0123abcd.part").touch()  # of a dead process that had our id
+    (
+        tmp_path / f".file.{os.getpid()}.0123abcd.part"
+    ).touch()  # belonged to a dead process with the same id
     write_atomic(file, b"new")
     assert list_names(tmp_path) == sorted(["file", *kept_names])
 
 
 def test_threads_use_different_temporary_files(tmp_path):
-    """Eight threads write one file at once; the file has the complete content of one thread."""
+    """Eight threads write one file at once. The file gets the complete content of one thread."""
     file = tmp_path / "file"
     barrier = threading.Barrier(8, timeout=20)
 

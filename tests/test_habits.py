@@ -1,4 +1,4 @@
-"""The Makefile, the workflow and the package agree on versions and commands."""
+"""Tests that the Makefile, the workflow and the package agree on versions and commands."""
 
 import re
 import shlex
@@ -17,8 +17,8 @@ WORKFLOWS = {path.stem: path.read_text() for path in (ROOT / ".github/workflows"
 WORKFLOW = WORKFLOWS["test"]
 
 
-def lower_bounds(extras):
-    """Return the lowest version of each package that pyproject.toml allows, by name."""
+def find_lower_bounds(extras):
+    """Return a dict from each required package to the lowest version that pyproject.toml allows."""
     requirements = [*PROJECT["dependencies"]]
     for extra in extras:
         requirements += PROJECT["optional-dependencies"][extra]
@@ -34,8 +34,8 @@ def pad_version(version):
     return ".".join([*version.split("."), "0", "0"][:3])
 
 
-def make_commands(target):
-    """Return the commands of a Makefile target as the workflow would call them."""
+def find_make_commands(target):
+    """Return the commands of a Makefile target in the form in which the workflow contains them."""
     makefile = MAKEFILE.replace("\\\n\t\t", "")
     variables = dict(re.findall(r"^(\w+) :?\??= (.*)$", makefile, re.MULTILINE))
     recipe = re.search(rf"^{re.escape(target)}:.*\n((?:\t.*\n)+)", makefile, re.MULTILINE)[1]
@@ -48,18 +48,18 @@ def make_commands(target):
     return commands
 
 
-def workflow_commands(workflow="test"):
+def find_workflow_commands(workflow="test"):
     return re.findall(r"^ +- run: (.*)$", WORKFLOWS[workflow], re.MULTILINE)
 
 
 def test_the_oldest_versions_are_the_lowest_that_are_allowed():
     (extras,) = re.findall(
-        r"editable '\.\[([\w,]+)\]'", "\n".join(make_commands(".venv-oldest/installed"))
+        r"editable '\.\[([\w,]+)\]'", "\n".join(find_make_commands(".venv-oldest/installed"))
     )
     pinned_versions = re.findall(
         r"^([\w-]+)==([\d.]+)$", (ROOT / "requirements/oldest.txt").read_text(), re.M
     )
-    allowed_versions = lower_bounds(extras.split(","))
+    allowed_versions = find_lower_bounds(extras.split(","))
     assert dict(pinned_versions) == {
         name: pad_version(bound) for name, bound in allowed_versions.items()
     }
@@ -67,28 +67,28 @@ def test_the_oldest_versions_are_the_lowest_that_are_allowed():
 
 @pytest.mark.parametrize("target", [".venv/installed", "lint", "docs", "test", "test-oldest"])
 def test_the_workflow_runs_what_make_runs(target):
-    commands = workflow_commands()
-    for command in make_commands(target):
+    commands = find_workflow_commands()
+    for command in find_make_commands(target):
         if not command.startswith(("python3 -m venv", "touch")):
             assert command in commands, command
 
 
 def test_the_workflow_installs_the_oldest_as_make_does():
-    assert make_commands(".venv-oldest/installed")[1] in workflow_commands()
+    assert find_make_commands(".venv-oldest/installed")[1] in find_workflow_commands()
 
 
 def test_the_workflow_runs_policies_of_other_libraries():
-    """Without the extra `peers`, the tests in this folder are skipped."""
-    commands = workflow_commands()
+    """Without the extra `peers`, the tests in tests/examples are skipped."""
+    commands = find_workflow_commands()
     install = commands.index("python -m pip install --editable '.[test,peers]'")
     assert commands[install + 1] == "python -m pytest -q tests/examples"
     assert (ROOT / "tests/examples/test_peers.py").exists()
 
 
 def test_the_job_with_the_next_numba_runs_all_tests():
-    commands = workflow_commands("prerelease")
+    commands = find_workflow_commands("prerelease")
     assert any("--pre numba" in command for command in commands)
-    assert commands[-1] == make_commands("test")[-1]
+    assert commands[-1] == find_make_commands("test")[-1]
     assert re.search(r'cron: "[\d* ]+"', WORKFLOWS["prerelease"])
 
 
@@ -99,12 +99,12 @@ def test_a_release_is_published_after_all_tests_without_a_stored_token():
     assert "needs: [test, build]" in release
     assert "id-token: write" in release
     assert "secrets." not in release
-    assert "python -m twine check --strict dist/*" in workflow_commands("release")
+    assert "python -m twine check --strict dist/*" in find_workflow_commands("release")
 
 
 def test_coverage_shows_live_agents_and_policies():
     assert PYPROJECT["tool"]["coverage"]["run"]["source"] == ["kibitz.live", "kibitz.policies"]
-    assert all(" --cov" in command for command in make_commands("coverage"))
+    assert all(" --cov" in command for command in find_make_commands("coverage"))
 
 
 def test_the_repository_has_one_address():
@@ -131,7 +131,7 @@ def test_the_workflow_covers_the_supported_pythons():
 
 @pytest.mark.slow
 def test_the_commands_that_test_the_wheel_work(tmp_path):
-    commands = [command for command in workflow_commands() if command.startswith("kibitz ")]
+    commands = [command for command in find_workflow_commands() if command.startswith("kibitz ")]
     assert "kibitz --help" in commands
     for command in commands:
         arguments = [sys.executable, "-m", "kibitz.cli", *shlex.split(command)[1:]]
@@ -175,5 +175,7 @@ def test_the_tests_have_their_own_cache():
 
 
 def test_check_skips_slow_tests_and_test_does_not():
-    assert make_commands("check") == ["python -m pytest -q -n auto --dist worksteal -m 'not slow'"]
-    assert "python -m pytest -q -n auto --dist loadfile" in make_commands("test")
+    assert find_make_commands("check") == [
+        "python -m pytest -q -n auto --dist worksteal -m 'not slow'"
+    ]
+    assert "python -m pytest -q -n auto --dist loadfile" in find_make_commands("test")

@@ -1,4 +1,4 @@
-"""Source hashes identify saved results and do not depend on the version of Python."""
+"""Tests of source hashes, which identify saved results for all versions of Python."""
 
 import importlib
 import subprocess

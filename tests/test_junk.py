@@ -1,8 +1,8 @@
-"""Call every public constructor, `simulate`, `race`, `sweep` and `check` with junk.
+"""Call every public constructor, `simulate`, `race`, `sweep` and `check` with invalid arguments.
 
-Each call returns a result without a warning or raises a clear error. `tests/bounds/test_junk.py` does
-the same for bounds and planning, `tests/live/test_junk.py` for agents and logs. New public names are
-covered automatically.
+Each call must return a result without a warning, or raise a clear error. `tests/bounds/test_junk.py`
+does the same for bounds and planning, and `tests/live/test_junk.py` for agents and logs. New public
+names are covered automatically.
 """
 
 import inspect

@@ -1,4 +1,4 @@
-"""Imports between packages follow the table below; a package that is not listed fails."""
+"""Tests that packages import only what the table in this file allows."""
 
 import ast
 import re
@@ -20,7 +20,7 @@ ROOT_MODULES = [
     "_netcdf",
     "_progress",
     "_validation",
-]  # importable from everywhere
+]  # every package may import these modules
 RESULT_LIBRARIES = ["h5netcdf", "xarray"]
 
 ALLOWED_IMPORTS = {  # package: the packages of kibitz and the libraries that it may import
@@ -66,14 +66,14 @@ ALLOWED_IMPORTS = {  # package: the packages of kibitz and the libraries that it
          *RESULT_LIBRARIES],
     ),
 }  # fmt: skip
-# Each package of `kibitz.live` may import all earlier packages.
+# The packages of `kibitz.live` in order. Each package may import all earlier packages.
 LIVE_PACKAGES = ["monitor", "events", "store", "agent", "service", "dashboard"]
-# The factory of the service adds the routes of the dashboard, as `kibitz serve` does.
+# The application factory of the service imports the routes of the dashboard, as an exception.
 LIVE_EXCEPTIONS = {("service/__init__.py", "kibitz.live.dashboard.routes")}
 
 
 def list_imports(path, top_level=False):
-    """Return all modules that a file imports; `from a import b` counts as a and a.b."""
+    """Return all modules that a file imports; `from a import b` gives both a and a.b."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     for node in tree.body if top_level else ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -175,7 +175,7 @@ def test_live_has_no_circular_imports():
     }:
         for name in independent_modules:
             del import_graph[name]
-    assert not import_graph, f"a circle among {sorted(import_graph)}"
+    assert not import_graph, f"circular imports among {sorted(import_graph)}"
 
 
 def get_module_name(path):

@@ -1,4 +1,4 @@
-"""kibitz works without the modules that only POSIX systems have."""
+"""Tests that kibitz works without the modules that exist on POSIX systems only."""
 
 import subprocess
 import sys

@@ -72,7 +72,7 @@ def test_short_work_shows_nothing(monkeypatch):
     assert written == []
 
 
-def test_a_line_inside_another_line_is_not_shown(monkeypatch):
+def test_a_nested_progress_line_is_not_shown(monkeypatch):
     written = []
     monkeypatch.setattr(_progress, "_find_screen", lambda: written.append)
     monkeypatch.setattr(_progress, "DELAY_SECONDS", 0.01)

@@ -1,4 +1,4 @@
-"""Public names have types and are imported at their first use."""
+"""Tests that public names have types and are imported at their first use."""
 
 import ast
 import re

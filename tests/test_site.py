@@ -1,4 +1,4 @@
-"""Tests of the built site: code runs, links work, pages open offline on wide and narrow screens.
+"""Tests of the built site: code runs, links work, and pages open offline on all screen widths.
 
 Outputs and pages are cached in `docs/_generated` and `docs/_build`, and rebuilt after a change.
 Tests are skipped without the extra `docs`, which builds the pages, or without Chromium.
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.slow
 DOCS = Path(__file__).parents[1] / "docs"
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 WIDTHS = (1280, 390)
-# JavaScript that returns the elements beyond the edge of the screen that scrolling cannot reach
+# JavaScript that returns the elements outside of the screen that a reader cannot scroll to
 FIND_HIDDEN_SCRIPT = """
     [...document.querySelectorAll('article :is(p, li, td, dd, math, a, code, img)')].filter(e => {
         if (e.getBoundingClientRect().right <= innerWidth + 1) return false
@@ -92,7 +92,7 @@ def site(errors):
 
 
 class ParsedPage(HTMLParser):
-    """The links, loaded files, anchors and text of a page."""
+    """A parser that collects the links, loaded files, anchors and text of a page."""
 
     def __init__(self, path):
         super().__init__()
@@ -115,7 +115,7 @@ class ParsedPage(HTMLParser):
 
 @pytest.fixture(scope="module")
 def parsed_pages(site):
-    """Return the parsed pages, by path."""
+    """Return a dict from each path to the parsed page."""
     return {path: ParsedPage(path) for path in sorted(site.rglob("*.html"))}
 
 
@@ -267,7 +267,7 @@ def test_math_font_is_loaded_and_dark_mode_is_dark(site, browser):
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """Use an empty folder in place of `docs`, and return it."""
+    """Make the build use an empty folder in place of `docs`; return the folder."""
     monkeypatch.setattr(run, "GENERATED", tmp_path / "generated")
     monkeypatch.setattr(run, "DOCS", tmp_path)
     return tmp_path
@@ -336,7 +336,7 @@ def test_sh_blocks_share_one_shell_and_a_failing_command_fails_the_page(folder, 
 
 @needs_shell
 def test_server_of_a_page_answers_and_is_stopped_at_its_end(folder):
-    """The server starts slowly; the client of the next block fails unless the build waits for it."""
+    """The server starts slowly, so the next block fails unless the build waits for the server."""
     (folder / "serve.py").write_text(
         "import http.server, os, sys, time\n"
         "open('pid', 'w').write(str(os.getpid()))\n"

@@ -1,4 +1,4 @@
-"""Tests of how the bounds are called: public names, order of arguments, and both calling forms.
+"""Tests of the arguments of bounds: public names, order of arguments, and both calling forms.
 
 A bound takes either gaps and rates, or a problem and a feedback model.
 """
@@ -56,7 +56,7 @@ def test_dir_lists_only_public_names(name):
 
 @pytest.mark.parametrize("name", BOUNDS)
 def test_all_bounds_have_the_same_order_of_arguments(name):
-    """Positional arguments have one order; keyword-only arguments have none."""
+    """Check the order of the arguments that are not keyword-only."""
     positions = {name: position for position, names in enumerate(ARGUMENT_ORDER) for name in names}
     parameters = inspect.signature(BOUNDS[name]).parameters.values()
     positional_names = [p.name for p in parameters if p.kind is not p.KEYWORD_ONLY]

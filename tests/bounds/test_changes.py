@@ -16,7 +16,7 @@ from kibitz.bounds import complexity, concentration, lower
 
 
 def list_windows(n):
-    """Return the windows that the scan tests after n observations, if nothing changed before."""
+    """Return the lengths of the windows that the scan tests after n observations without an alarm."""
     windows = {1, 2}
     for level in range(n.bit_length()):
         if n % 2**level == 0:
@@ -25,9 +25,9 @@ def list_windows(n):
 
 
 def simulate_first_alarms(rewards, threshold, start=0):
-    """Return the number of observations at the first alarm of each row; infinite without an alarm.
+    """Return the number of observations at the first alarm of each row of rewards.
 
-    Tests up to `start` observations are omitted.
+    The number is infinite for a row without an alarm. The scan starts after `start` observations.
     """
     sums = np.concatenate((np.zeros((len(rewards), 1)), rewards.cumsum(axis=1)), axis=1)
     first = np.full(len(rewards), math.inf)
@@ -58,7 +58,7 @@ def test_the_bound_on_false_alarms_is_the_sum_over_all_tests(n, threshold):
 
 
 @cache
-def share_of_false_alarms(threshold, law):
+def compute_false_alarm_rate(threshold, law):
     rng = np.random.default_rng(1)
     shape = (4000, 1000)
     rewards = rng.standard_normal(shape) if law == "normal" else rng.choice([-1.0, 1.0], shape)
@@ -68,19 +68,20 @@ def share_of_false_alarms(threshold, law):
 def test_false_alarms_are_at_most_as_frequent_as_the_bound():
     """With a random seed, the test fails with probability below 1e-9.
 
-    The probability is about 0.051 for Gaussian rewards. The limits 0.04 and 0.089 are more than 3 and
-    10 standard errors away from it (0.0035 each), and only the upper limit is a claim.
+    The probability of a false alarm is about 0.051 for Gaussian rewards, and the bound is 0.089. The
+    limits 0.04 and 0.089 are more than 3 and 10 standard errors of 0.0035 away from 0.051. The lower
+    limit only shows that the bound is not loose.
     """
-    share = share_of_false_alarms(6.0, "normal")
+    share = compute_false_alarm_rate(6.0, "normal")
     assert 0.4 * concentration.scan_false_alarms(1000, 6.0) < share
     assert share < concentration.scan_false_alarms(1000, 6.0) < 0.09
-    assert share_of_false_alarms(6.0, "signs") < concentration.scan_false_alarms(
+    assert compute_false_alarm_rate(6.0, "signs") < concentration.scan_false_alarms(
         1000, 6.0, gaussian=False
     )
 
 
 @pytest.mark.parametrize("gaussian", [True, False])
-def test_the_threshold_is_the_smallest_for_its_probability(gaussian):
+def test_the_threshold_is_the_smallest_that_keeps_the_false_alarm_probability(gaussian):
     n, delta = [[100], [10**5], [2**53]], [1e-300, 0.02, 0.5]
     thresholds = concentration.scan_threshold(n, delta, gaussian=gaussian)
     bounds = concentration.scan_false_alarms(n, thresholds, gaussian=gaussian)
@@ -99,7 +100,7 @@ def test_the_threshold_of_lookout_keeps_its_promise_for_small_probabilities_only
 
 
 def find_largest_tail(s, w, x):
-    """Return the largest probability over p that the statistic of Bernoulli rewards exceeds x."""
+    """Return the largest probability, over all means, that the statistic of clicks exceeds x."""
     clicks_before, clicks_after = np.arange(s + 1)[:, None], np.arange(w + 1)
     pooled = (clicks_before + clicks_after) / (s + w)
 
@@ -117,7 +118,7 @@ def find_largest_tail(s, w, x):
 
 @pytest.mark.parametrize(("s", "w"), [(100, 3), (400, 4), (400, 48), (200, 200)])
 def test_clicks_raise_more_alarms_than_gaussian_rewards(s, w):
-    """The statistic of clicks can exceed the Gaussian tail, but here not the sub-Gaussian tail."""
+    """The tail probability for clicks exceeds that for Gaussian rewards, but not 2 exp(-x)."""
     x = 5 + math.log((s + w) / w)
     assert erfc(math.sqrt(x)) < find_largest_tail(s, w, x) < 2 * math.exp(-x)
 
@@ -127,7 +128,7 @@ def test_clicks_raise_more_alarms_than_gaussian_rewards(s, w):
 
 @cache
 def simulate_delays(n_before, change, threshold):
-    """Return the numbers of observations from a change to the first alarm after it."""
+    """Return the number of observations from a change to the first later alarm, for each run."""
     rng = np.random.default_rng(2)
     longest = int(concentration.scan_delay(n_before, change, threshold, 1e-4))
     rewards = rng.standard_normal((1000, n_before + longest))
@@ -151,16 +152,17 @@ def test_the_mean_delay_is_close_to_its_approximation(n_before, change):
 def test_the_proved_delay_is_rarely_exceeded(n_before, change, delta):
     """With a random seed, the test fails with probability below 1e-6.
 
-    The share of longer delays is at most 0.37 for δ = 0.5 and at most 0.021 for δ = 0.05, 6 or more
-    standard errors below δ, because the scan makes other tests, too.
+    The proof uses a single test of the scan, but the scan makes several tests. The share of longer
+    delays is therefore at most 0.37 for δ = 0.5 and at most 0.021 for δ = 0.05, which is at least 6
+    standard errors below δ.
     """
     longest = concentration.scan_delay(n_before, change, 8.0, delta)
     assert (simulate_delays(n_before, change, 8.0) > longest).mean() < delta
 
 
 @pytest.mark.parametrize("n_before", [60, 63, 150, 255, 4000])
-def test_the_proved_delay_holds_for_the_worst_place_of_the_change(n_before):
-    """Wherever the change is, a single test of the scan already has the promised probability."""
+def test_the_proved_delay_holds_wherever_the_change_is(n_before):
+    """Check that some single test of the scan detects the change with probability at least 1 − δ."""
     change, threshold, delta = 1.5, 8.0, 0.1
     longest = concentration.scan_delay(n_before, change, threshold, delta)
     best_probability = 0.0
@@ -208,7 +210,7 @@ def test_the_delay_of_a_rise_is_that_of_the_scan_in_stages():
 
 
 def search_hidden_rise(n_arms, gap, rate, horizon, change, regret):
-    """Return the bound by a search over all windows and all numbers of pulls."""
+    """Return the lower bound, computed by a search over all windows and all numbers of pulls."""
     best = 0.0
     for m in range(1, horizon + 1):
         pulls = regret / ((n_arms - 1) * gap * (horizon // m))
@@ -255,7 +257,7 @@ def test_the_leading_form_is_smaller_and_of_the_same_order():
 
 
 def simulate_rise(rate, exploration, limit, rise, horizon=1500, runs=400):
-    """Return the mean regret from the rise on, of a policy that knows the problem and the change.
+    """Return the mean regret after the rise, for a policy that knows the problem and the change.
 
     Three arms have means 0, -0.5 and -0.5; arm 1 rises by 1 at stage `rise`. The policy pulls the
     risen arm if its CUSUM statistic exceeds the limit. It looks at arms 1 and 2 in turn.
@@ -288,8 +290,9 @@ def simulate_rise(rate, exploration, limit, rise, horizon=1500, runs=400):
     ("rate", "exploration", "limit"), [(0.2, 0.0, 2.0), (0.2, 0.0, 5.0), (0.0, 0.01, 3.0)]
 )
 def test_no_simulated_policy_beats_the_lower_bound(rate, exploration, limit):
-    """With a random seed, the test fails with probability below 1e-6: the regret is over twice the
-    bound, and its standard error is below 5 %.
+    """With a random seed, the test fails with probability below 1e-6.
+
+    The regret is more than twice the bound, and its standard error is below 5 %.
     """
     regret = simulate_rise(rate, exploration, limit, rise=None)
     bound = lower.hidden_rise(3, 0.5, rate, 1500, change=1.0, regret=regret)

@@ -10,7 +10,7 @@ from scipy.stats import binom
 
 from kibitz.bounds import complexity, concentration
 
-no_deadline = settings(deadline=None)  # an example may take long on a busy machine
+no_deadline = settings(deadline=None)  # a busy machine may exceed the deadline
 
 FOUR_GAPS = (0.0, 0.2, 1.5, 1.8)  # the gaps of the paper's first experiment
 HARD_GAPS = (1e-6, 1e-6, 1e-3, 0.1, 0.5, 1.0, 1.0, 3.0, 100.0)
@@ -27,7 +27,7 @@ def normalise_gaps(gaps):
 
 
 def sort_gaps(gaps):
-    """Return the sorted gaps, and the arms in this order."""
+    """Return the gaps in increasing order, and the arm of each sorted gap."""
     return sorted(gaps), np.argsort(gaps, kind="stable")
 
 
@@ -223,7 +223,7 @@ def test_looks_never_help_if_every_arm_is_optimal():
 
 
 def test_each_epoch_of_base_two_is_the_square_of_the_previous_epoch():
-    """Check that epoch 0 has 2 stages and each length is the square of the one before."""
+    """Check that epoch 0 has 2 stages and that each length is the square of the previous length."""
     assert [complexity.epoch_length(m) for m in range(6)] == [2, 4, 16, 256, 65536, 2**32]
     assert complexity.epoch_length(9) == 2**512
     np.testing.assert_allclose(
@@ -254,7 +254,7 @@ def test_etc_horizon_keeps_the_ratio_that_the_proof_needs(base):
     """D34: the proof needs d_m/(ETC's horizon) = 1/(d log d), where d = d_{m+1}.
 
     Here d_m is the length of epoch m. The paper's exponent 3/2 is right only for base p = 2. For
-    other p the ratio is d^{1/p − 3/2}/log d, which is too large for p < 2.
+    other p, the exponent 3/2 gives the ratio d^{1/p − 3/2}/log d, which is too large for p < 2.
     """
     for m in range(4):
         log_next = complexity.epoch_log_length(m + 1, base)
@@ -280,10 +280,10 @@ def compute_exponent(m):
     return 2**m - m
 
 
-def last_epoch_by_search(hardness, rate, etc_constant):
+def search_last_epoch(hardness, rate, etc_constant):
     """Return the smallest m with 2^m − m ≥ log2(10 log(2) C H/ε).
 
-    The loop compares the powers of two of both sides.
+    The loop raises 2 to the power of both sides and compares the results.
     """
     target = 10 * mpmath.log(2) * etc_constant * mpmath.mpf(hardness) / mpmath.mpf(rate)
     m = 0
@@ -299,7 +299,7 @@ def test_last_epoch_and_first_eliminated_are_inverse(gaps, rate, etc_constant):
     epochs = complexity.last_epoch(gaps, rate, constant=etc_constant)[arm_order]
     hardness = complexity.hardness(gaps)[arm_order]
     for gap, epoch, value in zip(sorted_gaps, epochs, hardness, strict=True):
-        assert epoch == (last_epoch_by_search(value, rate, etc_constant) if gap > 0 else math.inf)
+        assert epoch == (search_last_epoch(value, rate, etc_constant) if gap > 0 else math.inf)
     for m in range(9):
         eliminated_ranks = [i for i, epoch in enumerate(epochs, start=1) if epoch <= m]
         first_rank = complexity.first_eliminated(gaps, rate, m, etc_constant)
@@ -334,12 +334,12 @@ def test_an_arm_is_eliminated_in_an_epoch_whose_predecessor_is_short(gaps, rate)
     """D27: d_{m_i−1} ≤ −A W_{−1}(−1/A) ≤ (5/2) A log A, where A = 10 C_α H_i/ε and C_α = 32.
 
     Here d_m is the length of epoch m, and ETC eliminates arm i in epoch m_i. The printed bound is
-    larger than (5/2) A log A, so the printed bound holds too.
+    larger than (5/2) A log A, so the printed bound also holds.
     """
     gaps = normalise_gaps(gaps)
     for value in complexity.hardness(gaps)[gaps > 0]:
         a = 10 * 32 * value / rate
-        log_before = 2.0 ** (last_epoch_by_search(value, rate, 32) - 1) * math.log(2)
+        log_before = 2.0 ** (search_last_epoch(value, rate, 32) - 1) * math.log(2)
         exact_stage = concentration.stage_ratio_inverse(a)
         assert log_before <= math.log(exact_stage) + 1e-9
         assert exact_stage <= concentration.stage_ratio_inverse(a, form="printed")
@@ -352,7 +352,7 @@ def test_an_arm_is_eliminated_in_an_epoch_whose_predecessor_is_short(gaps, rate)
 def test_a_long_epoch_rarely_has_fewer_than_half_of_its_expected_looks(rate):
     """D28: a long enough epoch rarely has fewer than half of its expected looks, for every rate ε.
 
-    The restriction to ε ≤ 1/2 is not needed. The test uses exact binomial tails.
+    The paper assumes ε ≤ 1/2, which is not needed. The test uses exact binomial tails.
     """
     n_checked = 0
     for m in range(2, 6):
@@ -430,7 +430,7 @@ def test_the_printed_logarithm_exceeds_lambert_w_for_long_horizons():
 def test_the_printed_logarithm_with_the_printed_constant_fails_for_long_horizons():
     """D29 and D13: the printed 16 log x exceeds the correct 32 W(x/32) only up to x ≈ 2.6e4.
 
-    Here x = TΔ².
+    Here x = TΔ². The 16 comes from the printed constant of ETC, and 32 from the correct constant.
     """
     for x, is_valid in [(1e3, True), (2.5e4, True), (2.8e4, False), (1e8, False)]:
         rounds = complexity.etc_rounds([0.0, 1.0], math.log(x), 32.0)[1]

@@ -12,14 +12,14 @@ from scipy.stats import binom, norm
 
 from kibitz.bounds import concentration
 
-no_deadline = settings(deadline=None)  # an example may take long on a busy machine
+no_deadline = settings(deadline=None)  # a busy machine may exceed the deadline
 
 # Averages of random walks. The seeds are fixed. With a random seed, a test "frequency ≤ bound" of a
 # correct bound would fail with probability far below 1e-6: the bounds are at least 1.7 times the
 # probabilities, and the difference is more than 10 standard errors at these numbers of runs.
 
 
-def share_of_crossings(radius, horizon, n_runs, seed, step_law="normal"):
+def compute_crossing_share(radius, horizon, n_runs, seed, step_law="normal"):
     """Return the share of walks whose average of t steps reaches radius(t) for some t ≤ horizon."""
     rng = np.random.default_rng(seed)
     t = np.arange(1, horizon + 1)
@@ -61,8 +61,8 @@ def test_the_block_inequality_holds_on_simulated_walks():
             math.inf,
         )
 
-    assert share_of_crossings(radius, stop, 10_000, seed=1) <= delta
-    assert share_of_crossings(lambda t: radius(t, 0.25), stop, 10_000, seed=1) > 4 * delta
+    assert compute_crossing_share(radius, stop, 10_000, seed=1) <= delta
+    assert compute_crossing_share(lambda t: radius(t, 0.25), stop, 10_000, seed=1) > 4 * delta
 
 
 def test_a_block_of_one_stage_gives_hoeffdings_inequality():
@@ -91,7 +91,7 @@ def test_maximal_radius_is_the_paper_s():
 @pytest.mark.parametrize("delta", [0.05, 0.2])
 def test_the_maximal_inequality_holds_on_simulated_walks(step_law, delta):
     horizon = 1000
-    rate = share_of_crossings(
+    rate = compute_crossing_share(
         lambda t: concentration.maximal_radius(t, horizon, delta), horizon, 10_000, 2, step_law
     )
     bound = concentration.maximal(delta, horizon)
@@ -102,7 +102,7 @@ def test_the_maximal_inequality_holds_on_simulated_walks(step_law, delta):
 
 
 def test_the_maximal_inequality_is_exact_for_one_observation():
-    """Check that the bound for T = 1 is δ.
+    """Check that the bound for T = 1 is δ, and that it holds.
 
     A single observation exceeds its radius √(2 log(1/δ)) with probability at most δ.
     """
@@ -122,9 +122,10 @@ def test_peeling_is_a_probability_that_grows_with_delta_and_the_horizon(delta, h
 
 
 def sum_over_blocks(delta, horizon, ratio, n_blocks):
-    """Return the sum over blocks of the bound on the probability that a walk crosses the chord.
+    """Return the sum, over blocks of time, of bounds on the probability that a walk crosses a chord.
 
-    The ends of the blocks decrease from the horizon by factors of `ratio`, at most down to 1.
+    Each chord joins the boundary at both ends of a block. The ends of the blocks decrease from the
+    horizon by factors of `ratio`, at most down to 1.
     """
 
     def height(t):
@@ -150,7 +151,7 @@ def test_peeling_is_a_sum_over_chords():
 
 @pytest.mark.parametrize("delta", [0.2, 1e-3, 1e-30, 1e-300])
 def test_peeling_covers_the_times_below_its_last_block(delta):
-    """Compare the bound for all T with the sum over 3000 blocks of the best ratio.
+    """Compare the bound for all T with a sum over 3000 blocks, minimised over the block ratio.
 
     The bound is never below this sum and at most 0.01 % above it.
     """
@@ -189,7 +190,7 @@ def test_the_asymptotic_constant_is_reached_from_above():
 def test_for_a_fixed_horizon_the_ratio_vanishes():
     """D46: for T = 1, P(Z ≥ √(2 log(1/δ)))/(δ√log(1/δ)) tends to 0 as δ tends to 0.
 
-    Z is a standard normal variable, so this ratio is exact.
+    Z is a standard normal variable. For T = 1, the walk is Z, so this probability is exact.
     """
     deltas = np.array([1e-3, 1e-30, 1e-300])
     exact_tail = norm.sf(np.sqrt(2 * np.log(1 / deltas)))
@@ -274,11 +275,11 @@ def test_a_sum_of_constants_does_not_exceed_its_mean():
 def test_few_looks_are_rarer_than_one_over_the_square_of_the_stage(p):
     """Check the lemma "binary_concentration_t2" with exact binomials.
 
-    The probability of so few looks up to stage t is even at most t^{−5/2}.
+    The lemma bounds the probability of few looks up to stage t by t^{−2}. Even t^{−5/2} is a bound.
     """
     t = np.unique(np.geomspace(1, 10**6, 300).astype(int))
     assert (binom.cdf(np.floor(p * t - np.sqrt(5 * p * t * np.log(t))), t, p) <= t**-2.5).all()
-    for n in (t - 1, t):  # the number of stages that may have had a look
+    for n in (t - 1, t):  # number of stages at which looks can arrive
         too_few_looks = np.ceil(concentration.seen_floor(p * n, t)) - 1
         assert (binom.cdf(too_few_looks, n, p) <= t**-2.5).all()
 
@@ -376,7 +377,7 @@ def test_errors_name_the_argument(call, name):
 
 @pytest.mark.parametrize("shares", [[0.5, 0.5], [0.2, 0.3, 0.5]])
 def test_sample_ratio_evidence_is_a_martingale(shares):
-    """The mean of E after one more visitor is E, for all small counts (exact enumeration)."""
+    """Check that the mean of the evidence E after one more visitor is E, for all small counts."""
 
     def compute_evidence(counts):
         n, k = sum(counts), len(counts)
@@ -396,10 +397,10 @@ def test_sample_ratio_evidence_is_a_martingale(shares):
 
 
 def test_sample_ratio_p_value_is_rarely_small_at_any_visitor():
-    """Of 400 even splits, checked after each of 2,000 visitors, at most 5 % ever reach p = 0.05.
+    """Check that p falls to 0.05 in at most 5 % of even splits, if it is checked at each visitor.
 
-    The bound allows a mean of 20 of 400; more than 40 have probability below 10⁻⁵. A split of 55 to
-    45 is detected in most runs.
+    At most 20 of the 400 runs have an alarm on average. With a random seed, more than 40 runs have
+    an alarm with probability below 10⁻⁵. Most runs detect a split of 55 to 45.
     """
     rng = np.random.default_rng(1)
 

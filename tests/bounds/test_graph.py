@@ -69,7 +69,10 @@ def search_vertices(costs, matrix, needs, limit=math.inf):
 
 
 def search_constant(gaps, shows):
-    """Return C* by its definition; there is one optimal arm, arm 0, which may hide itself."""
+    """Return C* by its definition.
+
+    Arm 0 must be the only optimal arm. It may hide its own reward.
+    """
     is_free = shows[0] > 0
     must_buy = [j for j in range(1, gaps.size) if not is_free[j]]
     if is_free[0]:
@@ -135,7 +138,7 @@ def test_constant_agrees_with_exhaustive_search(has_loop):
 def test_constant_of_extreme_gaps_and_probabilities(scale):
     gaps = scale * np.array([0, 1, 3])
     shows = [[1, 0, 0], [0, 1e-12, 0], [0, 1e-12, 1]]
-    expected = (2e12 + 0) / scale  # arm 1 for itself: 2·10¹² pulls of gap 1
+    expected = (2e12 + 0) / scale  # arm 1 is pulled 2·10¹² times to show itself
     expected += 2 / (3 * scale)
     assert complexity.graph(gaps, shows).constant == pytest.approx(expected, rel=1e-7)
     extreme_gaps = [0, 1e-50, 1e50]
@@ -260,7 +263,7 @@ def make_damaged_matrices():
 
 
 def test_damaged_sparse_matrices_are_rejected():
-    """Such a matrix makes SciPy's compiled code read and write out of bounds, and crash."""
+    """Without the check, SciPy's compiled code would access memory out of bounds and crash."""
     for matrix in make_damaged_matrices():
         for function in (graph, lambda shows: complexity.graph(GAPS, shows)):
             with pytest.raises(
@@ -299,10 +302,11 @@ def test_lemmas_of_the_paper_come_out_of_the_graph_bound(rate, horizon):
 
 
 def test_lemma_2_comes_out_of_the_matrix_of_expected_shows():
-    """In expectation, a passive look at rate ε adds ε p_j to every row of the identity matrix.
+    """In expectation, passive looks at rate ε add ε p_j to column j of the identity matrix.
 
-    The diagonal is above 1, which `shows` does not allow. A pull of arm j shows it 1 + ε p_j times.
-    The looks are therefore given as an option, and only the other rows could be written as a graph.
+    With looks, a pull of arm j shows this arm 1 + ε p_j times on average. `shows` cannot contain
+    probabilities above 1, so the matrix of the first comparison keeps 1 on the diagonal. The second
+    comparison passes the looks by options instead.
     """
     rate, horizon = 1e-5, 10**6
     expected = lower.passive_fixed_stage(GAPS, rate, WEIGHTS, horizon)
@@ -346,7 +350,7 @@ def test_multi_period_is_at_least_every_fixed_stage():
 
 
 def test_fixed_stage_of_a_long_horizon_grows_as_the_constant():
-    """The bound is about C* log T / 4, because it compares arm j with a copy at height 2 Δ_j."""
+    """The bound grows like C* log T / 4, because it raises each arm j by 2 Δ_j."""
     shows = make_star(3, 5)
     constant = complexity.graph(STAR_GAPS, shows).constant
     bounds = lower.graph_fixed_stage(STAR_GAPS, shows, [10**12, 10**15])
@@ -354,7 +358,7 @@ def test_fixed_stage_of_a_long_horizon_grows_as_the_constant():
     assert slope == pytest.approx(constant / 4, rel=0.05)
 
 
-def test_a_class_of_algorithms_without_members_has_an_infinite_bound():
+def test_the_bound_is_infinite_if_no_algorithm_satisfies_definition_1():
     result = lower.graph_fixed_stage([0, 1], [[1, 0], [1, 0]], 10**6, details=True)
     assert isinstance(result, Bound)
     assert result.total == math.inf
@@ -384,7 +388,7 @@ def test_worst_case_on_weakly_observable_graphs():
     one_hidden = np.array([[1, 0, 0], [0, 0, 0], [0, 0.5, 1]])  # only arm 1 is hidden
     assert lower.graph_worst_case(one_hidden, 10**6) == pytest.approx(bound[1], rel=1e-9)
     two_hubs = np.zeros((4, 4))
-    two_hubs[2, 0] = two_hubs[3, 1] = two_hubs[2, 2] = two_hubs[3, 3] = 1  # each shows one leaf
+    two_hubs[2, 0] = two_hubs[3, 1] = two_hubs[2, 2] = two_hubs[3, 3] = 1  # each hub shows one leaf
     assert lower.graph_worst_case(two_hubs, 10**6) == pytest.approx(2 ** (1 / 3) * bound[1], rel=1e-9)
     assert lower.graph_worst_case(np.eye(3), horizon).tolist() == [0, 0]
     assert lower.graph_worst_case(1 - np.eye(3), 100) == 0
@@ -411,7 +415,10 @@ def test_worst_case_is_the_solution_of_its_game(horizon):
 
 
 def search_costliest_sequence(gaps, counts, is_sure):
-    """Return the largest cost of pulls, each of an arm that was shown fewer than `counts` times."""
+    """Return the largest cost of a sequence of exploring pulls.
+
+    An arm may be pulled while it has been shown fewer than `counts[arm]` times.
+    """
 
     @cache
     def largest(seen):
@@ -447,13 +454,13 @@ def test_shared_observations_in_closed_form():
     gaps, counts = np.array([0, 0.5, 1, 2]), np.array([0, 16.0, 4, 1])
     assert _graph.bound_exploration(gaps, counts, sparse.csr_array(np.eye(4))) == 8 + 4 + 2
     clique = sparse.csr_array(np.ones((4, 4)))
-    expected = 0.5 * 16 + 0.5 * 4 + 1 * 1  # by parts
+    expected = 0.5 * 16 + 0.5 * 4 + 1 * 1  # summation by parts
     assert _graph.bound_exploration(gaps, counts, clique) == expected
     one_way = sparse.csr_array(np.triu(np.ones((4, 4))))  # edges without a cycle do not help
     assert _graph.bound_exploration(gaps, counts, one_way) == 8 + 4 + 2
 
 
-def test_cover_by_cliques_is_never_below_the_exact_value(monkeypatch):
+def test_the_bound_by_a_clique_cover_is_never_below_the_exact_bound(monkeypatch):
     rng = np.random.default_rng(2)
     for n in range(30):
         is_sure = rng.random((8, 8)) < 0.6
@@ -470,11 +477,12 @@ def test_cover_by_cliques_is_never_below_the_exact_value(monkeypatch):
         assert n > 0 or cover_bound == pytest.approx(exact_bound)
 
 
-def test_failures_bound_random_walks():
-    """P(S_n ≥ √(2 a n log t) for some n ≤ t) is at most f(t).
+def test_the_failure_bound_holds_on_random_walks():
+    """Check that P(S_n ≥ √(2 a n log t) for some n ≤ t) is at most the bound f(t).
 
-    The probability is at least 0.004 in each case, so with 20,000 walks a violation of the bound by
-    chance has probability below 10⁻⁶ if f(t) is twice the true probability, as it is here.
+    S_n is a Gaussian random walk and a is `power`. The probability is at least 0.004 in each case,
+    and f(t) is twice the probability. With 20,000 walks and a random seed, the test therefore fails
+    with probability below 10⁻⁶.
     """
     walks = np.cumsum(np.random.default_rng(4).normal(size=(20_000, 50)), axis=1)
     for power, t in [(0.9, 50), (1.5, 20), (2.1, 8), (3.0, 4)]:
@@ -592,7 +600,7 @@ def test_bounds_without_a_graph_reject_a_graph(bound):
 
 
 def test_five_thousand_arms():
-    """A sparse graph stays sparse: a dense matrix would have 25 million entries."""
+    """Check that a sparse graph stays sparse. A dense matrix would have 25 million entries."""
     n_arms = 5000
     shows = load_graph("ring", n_arms)
     gaps = np.append(0, np.random.default_rng(1).uniform(0.1, 1, n_arms - 1))
@@ -608,7 +616,7 @@ def test_five_thousand_arms():
 
 
 def simulate_ucb(gaps, shows, horizon, runs, seed):
-    """Return the mean regret of UCB on a graph and its standard error; slow and simple."""
+    """Return the mean regret of UCB on a graph and its standard error, by a slow loop."""
     rng = np.random.default_rng(seed)
     n_arms = gaps.size
     counts, sums, regret = np.zeros((runs, n_arms)), np.zeros((runs, n_arms)), np.zeros(runs)
@@ -630,10 +638,10 @@ def simulate_ucb(gaps, shows, horizon, runs, seed):
     ids=["best hub", "worst hub", "cliques", "complete", "redrawn", "hidden rewards"],
 )  # fmt: skip
 def test_regret_of_ucb_is_between_its_bounds(shows):
-    """The mean regret violates a valid bound by five standard errors with probability 3·10⁻⁷."""
+    """If a bound is valid, the test fails with probability 3·10⁻⁷ with a random seed."""
     gaps, horizon = 2 * STAR_GAPS, 3000
     mean, error = simulate_ucb(gaps, shows, horizon, 60, seed=1)
-    constants = {"C": 24.0, "C_0": 1 + 2 * math.pi**2 / 3}  # UCB satisfies Definition 1 with these
+    constants = {"C": 24.0, "C_0": 1 + 2 * math.pi**2 / 3}  # for which UCB satisfies Definition 1
     assert mean >= lower.graph_multi_period(gaps, shows, horizon, **constants) - 5 * error
     assert mean <= upper.ucb_graph(gaps, shows, horizon) + 5 * error
     assert mean <= upper.ucb_graph(gaps, shows) + 5 * error

@@ -32,7 +32,7 @@ def list_functions(module):
             yield name, function
 
 
-def public_functions():
+def list_public_functions():
     """Return a dict from the full name of each public function to the function."""
     functions = {}
     for name in kibitz.bounds.__all__:
@@ -55,7 +55,7 @@ def public_functions():
     return functions
 
 
-FUNCTIONS = public_functions()
+FUNCTIONS = list_public_functions()
 
 # A valid value for each parameter name; small values keep the calls fast.
 VALID_VALUES = {
@@ -268,7 +268,7 @@ def is_nan(value):
 
 
 def is_clear_message(message, call):
-    """Return whether a message names an argument and shows its value or says that it is missing."""
+    """Return whether a message names an argument, and shows its value or says that it is missing."""
     named_arguments = [
         name
         for name in {*call, "gaps"}
@@ -309,7 +309,7 @@ def call_succeeds(function, call):
         ("could not convert string to a float, got 'junk'", False),
     ],
 )
-def test_explains_accepts_messages_with_name_and_value(message, expected):
+def test_clear_messages_have_name_and_value(message, expected):
     call = {"gap": math.nan, "n_arms": None, "epoch": 10.0, "a": "junk"}
     assert is_clear_message(message, call) == expected
 

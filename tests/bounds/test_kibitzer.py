@@ -1,10 +1,10 @@
-"""Tests of the theorem about kibitzer (docs/kibitzer_proof.md), step by step, and of its computation.
+"""Tests of each step of the theorem about kibitzer (docs/kibitzer_proof.md) and of its computation.
 
-A slow implementation of the policy in this file shares no code with kibitz. Inequalities between
-numbers are checked exactly (lattice walks, binomials), statements about paths on each simulated
-path, and statements about expectations by simulation with fixed seeds. Some checks compute the
-slack of an inequality. These checks also run on wrong versions of the statement ("mutants"), for
-which the slack must be negative.
+This file contains a slow implementation of the policy, which shares no code with kibitz. The tests
+check inequalities between numbers exactly, by lattice walks and binomials. They check statements
+about paths on each simulated path, and statements about expectations by simulation with fixed seeds.
+Some tests compute the slack of an inequality. They also compute the slack for wrong versions of the
+statement ("mutants"), which must be negative.
 """
 
 import importlib.util
@@ -44,11 +44,11 @@ BETAS = pytest.mark.parametrize("beta", [1.0, 0.0])
 B = 8.0
 
 
-def active_model(n_arms, rate, horizon, looks="active"):
+def make_active_model(n_arms, rate, horizon, looks="active"):
     return Model(looks, n_arms, rate, horizon, np.zeros(n_arms), rate)
 
 
-def passive_model(rate, weights, horizon, best_arm=0):
+def make_passive_model(rate, weights, horizon, best_arm=0):
     arm_rates = rate * np.array(weights, float)
     return Model("passive", len(weights), rate, horizon, arm_rates, float(arm_rates[best_arm]))
 
@@ -61,17 +61,20 @@ def ell(x, beta=1.0):
 
 
 def compute_denominator(n, n_own_looks, k, n_looks):
-    """Return D = min(KO + bF, K(2O + bF_i)), the denominator of the index."""
+    """Return D = min(KO + bF, K(2O + bF_i)), the denominator of the index.
+
+    O is `n`, K is `k`, b is `B`, F is `n_looks` and F_i is `n_own_looks`.
+    """
     return np.minimum(k * n + B * n_looks, k * (2 * n + B * n_own_looks))
 
 
 def compute_earlier_denominator(n, n_own_looks, k, n_looks):
-    """Return KO + bF, the denominator of the earlier index, which does not count F_i."""
+    """Return KO + bF, the denominator of the earlier index, which ignores F_i."""
     return k * n + B * n_looks
 
 
 class Row(NamedTuple):
-    """A stage of a run, before its pull: O_i, F_i and the indices, and the arm that is pulled."""
+    """The numbers of observations and looks and the indices before a stage, and the pulled arm."""
 
     stage: int
     n_looks: int
@@ -82,12 +85,12 @@ class Row(NamedTuple):
 
 
 class Run:
-    """One run of kibitzer with Gaussian rewards, stage by stage, with its full history.
+    """One run of kibitzer with Gaussian rewards. `rows` contains its stages.
 
-    Every `share`-th look is a look in turn, at the arm `choose_forced(r, K)` in the r-th turn. A
-    turn is skipped if its arm already has more than `max_observations` observations plus one for
-    each of its previous turns. `choose_look(counts, rng)` chooses the arm of each other look. If
-    `weights` are given, looks are passive, and no look is in turn.
+    Every `share`-th look is a look in turn. The r-th look in turn goes to the arm
+    `choose_forced(r, K)`. It is skipped if this arm already has more than `max_observations`
+    observations plus one for each of its previous turns. `choose_look(counts, rng)` chooses the arm
+    of each other look. If `weights` are given, all looks are passive and none is in turn.
     """
 
     def __init__(
@@ -166,7 +169,7 @@ def make_runs(n, seed, horizon=200, is_passive=False, **options):
 def compute_slack_of_step_1(**options):
     """Return the minimum of O_j − 1 − ⌊F/4K⌋ over all arms j, stages and runs.
 
-    O_j is the number of observations of arm j, and F is the number of looks, before the stage.
+    Before the stage, O_j is the number of observations of arm j, and F is the number of looks.
     """
     smallest_slack = math.inf
     for run in make_runs(60, 1, choose_pull=lambda counts, rng: int(np.argmax(counts)), **options):
@@ -179,9 +182,9 @@ def compute_slack_of_step_1(**options):
 
 
 def test_step_1_every_arm_has_been_seen_once_and_in_its_turns():
-    """Check that the bound holds, and is attained, whichever arms the policy pulls.
+    """Check that the bound holds for any pulls, and that some run attains it.
 
-    The bound must also hold for any rule for the looks that are not in turn.
+    The runs have different rules for the looks that are not in turn.
     """
     assert compute_slack_of_step_1() == 0
 
@@ -210,10 +213,10 @@ def order_arms(means):
 
 
 def compute_slack_of_step_2(thresholds=lambda gaps: gaps / 2, seed=2, is_passive=False):
-    """Return the minimum over all stages of the right side minus the left side of step 2.
+    """Return the minimum, over all stages, of the right side minus the left side of step 2.
 
-    The left side is the gap of the pulled arm. The right side pays for a first pull, for exploration
-    and for failures of the best arm.
+    The left side is the gap of the pulled arm. The right side is the sum of three terms: for a first
+    pull, for exploration and for failures of the best arm.
     """
     smallest_slack = math.inf
     for run in make_runs(40, seed, is_passive=is_passive):
@@ -250,8 +253,8 @@ def test_step_3_an_arm_is_pulled_once_at_each_count(is_passive):
         assert len(set(arms_and_counts)) == len(arms_and_counts)
 
 
-def active_speed(run, arm, n, factor=2 * B, period=4):
-    """Return V_n for active looks: the larger one of the two speeds of step 3."""
+def compute_active_speed(run, arm, n, factor=2 * B, period=4):
+    """Return the worst speed V_n for active looks: the larger of the two speeds of step 3."""
     k, horizon = len(run.means), len(run.rows)
     first_speed = (run.stages / (run.n_looks + k * n / B)).max()
     arrivals = run.stages[:-1][np.diff(run.n_looks) > 0]
@@ -260,8 +263,8 @@ def active_speed(run, arm, n, factor=2 * B, period=4):
     return max(first_speed, factor * last_arrival / m)
 
 
-def passive_speed(run, arm, n, own_share=2, n_arms=None):
-    """Return V_n for passive looks: the larger one of the two speeds of step 3."""
+def compute_passive_speed(run, arm, n, own_share=2, n_arms=None):
+    """Return the worst speed V_n for passive looks: the larger of the two speeds of step 3."""
     k = len(run.means)
     first_speed = (run.stages / (run.n_looks + k * n / B)).max()
     second_speed = (run.stages / (run.n_own_looks[:, arm] + own_share * n / B)).max()
@@ -269,8 +272,8 @@ def passive_speed(run, arm, n, own_share=2, n_arms=None):
 
 
 def compute_slack_of_step_3(speed, **options):
-    """Return the minimum of log V_n − log(x_i − 1) over all pulls of runs, at O_i = n."""
-    smallest_slack, is_passive = math.inf, speed is passive_speed
+    """Return the minimum of log V_n − log(x_i − 1) over pulls; n is the count of the pulled arm i."""
+    smallest_slack, is_passive = math.inf, speed is compute_passive_speed
     for run in make_runs(25, 4, horizon=300, is_passive=is_passive):
         for row in run.rows[::7]:
             if row.indices is not None:
@@ -281,7 +284,7 @@ def compute_slack_of_step_3(speed, **options):
     return smallest_slack
 
 
-@pytest.mark.parametrize("speed", [active_speed, passive_speed])
+@pytest.mark.parametrize("speed", [compute_active_speed, compute_passive_speed])
 def test_step_3_the_width_is_at_most_that_of_the_worst_speed(speed):
     assert compute_slack_of_step_3(speed) >= -1e-12
 
@@ -289,11 +292,11 @@ def test_step_3_the_width_is_at_most_that_of_the_worst_speed(speed):
 @pytest.mark.parametrize(
     ("speed", "mutant_options"),
     [
-        (active_speed, {"factor": 0.0}),  # the earlier index has no second speed
-        (active_speed, {"factor": B}),
-        (passive_speed, {"own_share": 1e9}),  # the earlier index has no second speed
-        (passive_speed, {"own_share": 3}),
-        (passive_speed, {"n_arms": 20}),
+        (compute_active_speed, {"factor": 0.0}),  # the earlier index has no second speed
+        (compute_active_speed, {"factor": B}),
+        (compute_passive_speed, {"own_share": 1e9}),  # the earlier index has no second speed
+        (compute_passive_speed, {"own_share": 3}),
+        (compute_passive_speed, {"n_arms": 20}),
     ],
 )
 def test_step_3_mutants_fail(speed, mutant_options):
@@ -303,12 +306,12 @@ def test_step_3_mutants_fail(speed, mutant_options):
 # Step 4: the index of the best arm is at least as wide as stated
 
 
-def active_width(n, n_own_looks, k, n_looks, factor=2 + B):
+def bound_active_width(n, n_own_looks, k, n_looks, factor=2 + B):
     """Return the bound on D_1 for active looks, which uses F_1 ≤ O_1."""
     return np.minimum(k * n + B * n_looks, factor * k * n)
 
 
-def passive_width(n, n_own_looks, k, n_looks, factor=2):
+def bound_passive_width(n, n_own_looks, k, n_looks, factor=2):
     """Return the bound on D_1 for passive looks."""
     return k * (factor * n + B * n_own_looks)
 
@@ -318,7 +321,7 @@ def compute_slack_of_step_4(width, index=compute_denominator, **options):
 
     Every arm can be the best arm, so the bound must hold for all arms j.
     """
-    smallest_slack, is_passive = math.inf, width is passive_width
+    smallest_slack, is_passive = math.inf, width is bound_passive_width
     for run in make_runs(40, 5, is_passive=is_passive, compute_denominator=index):
         for row in run.rows:
             if row.indices is not None:
@@ -330,15 +333,15 @@ def compute_slack_of_step_4(width, index=compute_denominator, **options):
     return smallest_slack
 
 
-@pytest.mark.parametrize("width", [active_width, passive_width])
-def test_step_4_the_width_of_the_best_arm(width):
+@pytest.mark.parametrize("width", [bound_active_width, bound_passive_width])
+def test_step_4_the_bound_on_the_width_of_the_best_arm(width):
     """Check that the bound on D_1 holds and is attained."""
     assert compute_slack_of_step_4(width) == pytest.approx(0, abs=1e-12)
 
 
-@pytest.mark.parametrize("width", [active_width, passive_width])
+@pytest.mark.parametrize("width", [bound_active_width, bound_passive_width])
 def test_step_4_the_index_is_never_narrower_than_the_earlier_one(width):
-    for run in make_runs(20, 6, is_passive=width is passive_width):
+    for run in make_runs(20, 6, is_passive=width is bound_passive_width):
         for _, n_looks, counts, n_own_looks, indices, _ in run.rows:
             if indices is not None:
                 arguments = (counts, n_own_looks, len(counts), n_looks)
@@ -350,10 +353,10 @@ def test_step_4_the_index_is_never_narrower_than_the_earlier_one(width):
 @pytest.mark.parametrize(
     ("width", "options"),
     [
-        (active_width, {"factor": 1 + B}),
-        (active_width, {"index": compute_earlier_denominator}),
-        (passive_width, {"factor": 1}),
-        (passive_width, {"index": compute_earlier_denominator}),
+        (bound_active_width, {"factor": 1 + B}),
+        (bound_active_width, {"index": compute_earlier_denominator}),
+        (bound_passive_width, {"factor": 1}),
+        (bound_passive_width, {"index": compute_earlier_denominator}),
     ],
 )
 def test_step_4_mutants_fail(width, options):
@@ -402,8 +405,8 @@ def test_step_5_the_integral_and_the_sum_of_gaussian_tails(beta):
 # Step 6: random arrivals
 
 
-def exact_tail(c, rate, w, horizon):
-    """Return the exact P(t/(F(t) + c) > w/ε for some t ≤ horizon).
+def compute_exact_tail(c, rate, w, horizon):
+    """Return the exact probability that t/(F(t) + c) > w/ε for some t ≤ horizon.
 
     F(t) is the number of looks before stage t, and ε is the rate.
     """
@@ -417,8 +420,8 @@ def exact_tail(c, rate, w, horizon):
     return 1 - probabilities.sum()
 
 
-def stated_tail(c, rate, w):
-    """Return the bound of step 6 on the probability that `exact_tail` computes."""
+def compute_stated_tail(c, rate, w):
+    """Return the bound of step 6 on the probability that `compute_exact_tail` computes."""
     return float(_bound_supremum_tail(np.array([c]), rate, np.array([w]))[0, 0])
 
 
@@ -428,13 +431,13 @@ STEP_6_CASES = list(itertools.product([0.3, 1.0, 3.0, 10.0], [0.02, 0.3, 0.9], [
 def test_step_6_the_tail_of_the_worst_speed():
     ratios = []
     for c, rate, w in STEP_6_CASES:
-        bound = min(1.0, stated_tail(c, rate, w))
-        exact_probability = exact_tail(c, rate, w, int(30 / rate))
+        bound = min(1.0, compute_stated_tail(c, rate, w))
+        exact_probability = compute_exact_tail(c, rate, w, int(30 / rate))
         assert exact_probability <= bound * (1 + 1e-9) + 1e-12, (c, rate, w)
         ratios += [exact_probability / bound] * (bound > 1e-4)
     assert np.median(ratios) > 0.5
     assert any(
-        exact_tail(c, rate, w, int(30 / rate)) > stated_tail(c, rate, w) ** 1.5
+        compute_exact_tail(c, rate, w, int(30 / rate)) > compute_stated_tail(c, rate, w) ** 1.5
         for c, rate, w in STEP_6_CASES[::5]
     )
 
@@ -472,8 +475,8 @@ def test_step_6_the_worst_speed_is_that_of_the_arrivals():
         assert speed <= max(1, 1 / c) * (stages / np.arange(1, len(stages) + 1)).max() * (1 + 1e-12)
 
 
-def exact_pair_tail(n, value, model, own_rate):
-    """Return the exact P(V_n > value) for passive looks, up to the horizon of the model."""
+def compute_exact_pair_tail(n, value, model, own_rate):
+    """Return the exact probability that the worst speed V_n exceeds `value` for passive looks."""
     k, other_rate = model.n_arms, model.rate - own_rate
     horizon = int(model.horizon)
     probabilities = np.zeros((horizon + 1, horizon + 1))  # P(F_i = a, F − F_i = c, not crossed yet)
@@ -498,26 +501,27 @@ PAIR_CASES = list(
 def compute_slack_of_step_6(factor=1.0, is_second_omitted=False):
     """Return the minimum of log(bound) − log P(V_n > value) over passive settings.
 
-    There are two mutants: `factor` multiplies the rate of looks at the arm, and `is_second_omitted`
-    omits the tail of the second speed.
+    The options define two mutants of the bound: `factor` multiplies the rate of looks at the arm, and
+    `is_second_omitted` omits the tail of the second speed.
     """
     smallest_slack = math.inf
     for n, (rate, own_rate, k), times in PAIR_CASES:
-        model = passive_model(rate, np.full(k, 1 / k), 60.0)
+        model = make_passive_model(rate, np.full(k, 1 / k), 60.0)
         value = times * max(1 / rate, 1 / (k * own_rate))
         stated_rate = 0.0 if is_second_omitted else own_rate * factor
         bound = bound_speed_tail(np.array([float(n)]), np.array([value]), B, model, stated_rate)[0, 0]
-        exact_probability = exact_pair_tail(n, value, model, own_rate)
+        exact_probability = compute_exact_pair_tail(n, value, model, own_rate)
         if exact_probability > 1e-9:
             smallest_slack = min(smallest_slack, math.log(min(1.0, bound) / exact_probability))
     return smallest_slack
 
 
 def test_step_6_the_tail_of_the_larger_of_two_speeds():
-    """Compare with the exact tail, by a recursion over all stages; the bound is attained within 20 %.
+    """Compare the bound with the exact tail, which a recursion over all stages computes.
 
-    Mutants are the tail of the first speed alone, which is the tail for the earlier index, and
-    the tail for an arm that is shown 1.5 times as often.
+    In some case the bound is at most 22 % above the exact tail. One mutant is the tail of the first
+    speed alone, as for the earlier index. The other mutant is the tail for an arm that is shown 1.5
+    times as often.
     """
     assert 0 <= compute_slack_of_step_6() < 0.2
     assert compute_slack_of_step_6(is_second_omitted=True) < -0.5
@@ -526,11 +530,11 @@ def test_step_6_the_tail_of_the_larger_of_two_speeds():
 
 @pytest.mark.parametrize(("k", "rate"), [(2, 0.3), (5, 0.1), (3, 0.02)])
 def test_step_6_the_tail_of_the_second_speed_of_active_looks(k, rate):
-    """Compare with P(2b G_m/m > value) for m = 4Kn, which is a binomial tail.
+    """Compare the bound with P(2b G_m/m > value) for m = 4Kn, which is a binomial tail.
 
-    A mutant with G_{8Kn} in place of G_{4Kn} is rejected.
+    G_m is the stage at which look m arrives. The test rejects a mutant with 8Kn in place of 4Kn.
     """
-    model = active_model(k, rate, math.inf)
+    model = make_active_model(k, rate, math.inf)
     is_mutant_rejected = False
     for n, times in itertools.product([1, 2, 5], [1.05, 1.2, 1.5, 2.0]):
         value, m = 2 * B / rate * times, 4 * k * n
@@ -545,7 +549,7 @@ def test_step_6_the_tail_of_the_second_speed_of_active_looks(k, rate):
 
 
 def simulate_speeds(model, own_rate, n_runs, rng):
-    """Return V_1 on simulated paths of arrivals."""
+    """Return the worst speed V_1 on simulated paths of arrivals."""
     k, horizon = model.n_arms, int(model.horizon)
     draws = rng.random((n_runs, horizon))
     n_looks = np.cumsum(draws < model.rate, axis=1)
@@ -565,16 +569,16 @@ def simulate_speeds(model, own_rate, n_runs, rng):
     ("k", "rate", "own_rate"), [(5, 0.2, None), (2, 0.5, None), (5, 0.3, 0.02), (2, 0.8, 0.05)]
 )
 def test_step_6_the_mean_of_the_worst_speed(k, rate, own_rate):
-    """Compare E V_1 with its bound in the corollary.
+    """Compare the mean of the worst speed V_1 with its bound in the corollary.
 
-    The bound exceeds the mean by 20 to 130 %, which is more than 20 standard errors. The bound for
-    the earlier index, without the second speed, is below the mean by more than 20 standard errors.
+    The bound is 20 to 130 % above the mean, which is more than 20 standard errors. The bound for the
+    earlier index omits the second speed and is more than 20 standard errors below the mean.
     """
     if own_rate is None:
-        model = active_model(k, rate, 2000.0)
+        model = make_active_model(k, rate, 2000.0)
     else:
         other_weight = (rate - own_rate) / (k - 1) / rate
-        model = passive_model(rate, [own_rate / rate, *[other_weight] * (k - 1)], 2000.0)
+        model = make_passive_model(rate, [own_rate / rate, *[other_weight] * (k - 1)], 2000.0)
     speeds = simulate_speeds(model, own_rate, 2000, np.random.default_rng(7))
     bound = _find_mean_speeds(B, model._replace(horizon=math.inf))[0]
     sem = speeds.std() / math.sqrt(speeds.size)
@@ -599,7 +603,7 @@ def compute_crossing_probability(boundary, first_step, last_step):
     return 1 - probabilities.sum()
 
 
-def table_value(beta, looks, v, zeta):
+def look_up_table(beta, looks, v, zeta):
     """Return the tabulated bound on a crossing probability."""
     t = crossing.load_tables(B, beta)
     looks_table = crossing.make_looks(t, 1, 0.1, looks)
@@ -609,22 +613,23 @@ def table_value(beta, looks, v, zeta):
     )
 
 
-def active_boundary(u):
+def compute_active_boundary(u):
     return np.minimum(u + B, (2 + B) * u)
 
 
-def passive_boundary(u):
+def compute_passive_boundary(u):
     return u + B
 
 
-BOUNDARIES = {"active": (0.25, active_boundary), "passive": (2.0, passive_boundary)}
+BOUNDARIES = {"active": (0.25, compute_active_boundary), "passive": (2.0, compute_passive_boundary)}
 STEP_7_CASES = [(1.0, 2.0), (3.0, 1.0), (10.0, 0.1), (30.0, 1.0), (100.0, 0.05), (1000.0, 0.02)]
 
 
 def compute_slack_of_step_7(looks, beta, start=None, boundary=None):
     """Return log(table) − log(exact crossing probability) for several points.
 
-    The walks have 40 or 160 steps per unit of u. The mutants have another start κ or another D.
+    The walks have 40 or 160 steps per unit of u. The options define mutants: `start` replaces the
+    start κ, and `boundary` replaces the denominator D.
     """
     kappa, d = BOUNDARIES[looks]
     kappa, d = start or kappa, boundary or d
@@ -641,14 +646,14 @@ def compute_slack_of_step_7(looks, beta, start=None, boundary=None):
         exact_probability = compute_crossing_probability(
             heights, math.ceil(kappa * steps_per_unit), last_step
         )
-        slacks.append(math.log(table_value(beta, looks, v, zeta) / exact_probability))
+        slacks.append(math.log(look_up_table(beta, looks, v, zeta) / exact_probability))
     return slacks
 
 
 @BETAS
 @pytest.mark.parametrize("looks", BOUNDARIES)
 def test_step_7_the_tables_bound_crossing_probabilities(looks, beta):
-    """Check that the tables are upper bounds, by a factor of at most 2.7 at some point."""
+    """Check that the tabulated bounds are 1 to 9 times the exact probabilities."""
     slacks = compute_slack_of_step_7(looks, beta)
     assert min(slacks) >= 0
     assert min(slacks) < math.log(2.7)
@@ -659,8 +664,8 @@ def test_step_7_the_tables_bound_crossing_probabilities(looks, beta):
 @pytest.mark.parametrize(
     ("looks", "mutant_options"),
     [
-        ("active", {"boundary": passive_boundary}),  # the boundary of the earlier index
-        ("active", {"boundary": lambda u: 2 * active_boundary(u)}),
+        ("active", {"boundary": compute_passive_boundary}),  # the boundary of the earlier index
+        ("active", {"boundary": lambda u: 2 * compute_active_boundary(u)}),
         ("passive", {"start": 0.25}),
         ("passive", {"boundary": lambda u: 8 * (u + B)}),
     ],
@@ -711,11 +716,11 @@ def test_step_8_stages_at_a_number_of_looks(rate):
 def test_step_8_large_binomials_by_a_formula(rate):
     m = 10**8
     k = np.floor(m * rate + np.linspace(-5, 5, 41) * math.sqrt(m * rate * (1 - rate)))
-    expected = [binomial_tail(int(value), m, rate) for value in k]
+    expected = [compute_binomial_tail(int(value), m, rate) for value in k]
     assert _normal_tail(k, np.full(41, float(m)), rate) == pytest.approx(expected, abs=1e-11)
 
 
-def binomial_tail(k, m, rate):
+def compute_binomial_tail(k, m, rate):
     """Return P(Bin(m, rate) >= k) by summation; SciPy 1.13 has an error of 2e-9 for large m."""
     with mpmath.workdps(30):
         log_binomial = mpmath.loggamma(m + 1) - mpmath.loggamma(k + 1) - mpmath.loggamma(m - k + 1)
@@ -767,12 +772,12 @@ def sum_failures(beta, z, model, zeta_unit=None):
 def test_step_8_cells_lose_little_and_never_too_much(looks, k, rate, z):
     """Check that grouping the terms into cells never lowers the sum and raises it by at most 20 %.
 
-    The mutants have the other unit of ζ: Fz²/K for passive looks, Fz²/2 for active looks of more than
-    two arms.
+    The mutants exchange the units of ζ: they use Fz²/K for passive looks, and Fz²/2 for active looks
+    at more than two arms.
     """
-    model = active_model(k, rate, 150.0, looks)
+    model = make_active_model(k, rate, 150.0, looks)
     if looks == "passive":
-        model = passive_model(rate, [0.4, *[0.6 / (k - 1)] * (k - 1)], 150.0)
+        model = make_passive_model(rate, [0.4, *[0.6 / (k - 1)] * (k - 1)], 150.0)
     exact_sum = sum_failures(1.0, z, model)
     cell_bound = bound_failures(crossing.load_tables(B, 1.0), np.array([z]), model)[0]
     assert exact_sum <= cell_bound * (1 + 1e-9)
@@ -784,16 +789,16 @@ def test_step_8_cells_lose_little_and_never_too_much(looks, k, rate, z):
 
 
 def test_step_8_stages_before_the_first_look_at_the_best_arm():
-    """Check that an arm that is never shown fails as without looks, with 2K in place of K."""
+    """Check that a best arm that is never shown has the failure term of 2K arms without looks."""
     t = crossing.load_tables(B, 1.0)
     z = np.array([0.2, 0.7])
-    bound_never_shown = bound_failures(t, z, passive_model(0.5, [0, 0.5, 0.5], 1000.0))
-    bound_without_looks = bound_failures(t, z, active_model(6, 0.0, 1000.0))
+    bound_never_shown = bound_failures(t, z, make_passive_model(0.5, [0, 0.5, 0.5], 1000.0))
+    bound_without_looks = bound_failures(t, z, make_active_model(6, 0.0, 1000.0))
     assert bound_never_shown == pytest.approx(bound_without_looks, rel=0.03)
     assert (bound_never_shown <= bound_without_looks).all()
-    bound_rarely_shown = bound_failures(t, z, passive_model(1e-9, [0, 0.5, 0.5], 1000.0))
+    bound_rarely_shown = bound_failures(t, z, make_passive_model(1e-9, [0, 0.5, 0.5], 1000.0))
     assert bound_rarely_shown == pytest.approx(
-        bound_failures(t, z, active_model(3, 0.0, 1000.0)), rel=1e-5
+        bound_failures(t, z, make_active_model(3, 0.0, 1000.0)), rel=1e-5
     )
 
 
@@ -802,11 +807,11 @@ def test_step_8_stages_before_the_first_look_at_the_best_arm():
 def test_step_8_the_constant_for_passive_looks(k, rate, weight, beta):
     """Compare (2K/z²) C_P(Kε_1) with the sum over all stages after the first look at the best arm.
 
-    The bound is about twice the sum for β = 1, and up to eight times the sum for β = 0, where speeds
-    below the table dominate. A bound without the factor K is rejected for β = 1.
+    The bound is about twice the sum for β = 1. It is up to eight times the sum for β = 0, because
+    speeds below the table dominate. For β = 1, the test rejects a bound without the factor K.
     """
     t, z = crossing.load_tables(B, beta), 0.6
-    model = passive_model(rate, [weight, *[(1 - weight) / (k - 1)] * (k - 1)], 1500.0)
+    model = make_passive_model(rate, [weight, *[(1 - weight) / (k - 1)] * (k - 1)], 1500.0)
     looks_table = crossing.make_looks(t, k, model.best_rate, "passive")
     failure_sum = sum_failures(beta, z, model) - _sum_before_first_look(t, z, model, looks_table)
     constant = crossing.compute_random_constant(t, k * model.best_rate, is_passive=True)
@@ -820,10 +825,10 @@ EXPLORATION_CASES = pytest.mark.parametrize(
 )
 
 
-def worst_speeds(k, rate, horizon, n, rng):
+def draw_worst_speeds(k, rate, horizon, n, rng):
     """Return the worst speeds V_1, …, V_n up to a horizon T, on one path of random active looks.
 
-    V_m is the larger one of two speeds: the largest t/(F(t) + km/8) for t ≤ T, where F(t) is the
+    V_m is the larger of two speeds: the largest t/(F(t) + km/8) for t ≤ T, where F(t) is the
     number of looks before stage t, and 16 min(G_{4km}, T)/(4km). For m ≥ 200 the function returns
     V_199 instead of V_m, which is smaller.
     """
@@ -843,28 +848,28 @@ def test_exploration_bounds_its_sum_over_simulated_arrivals(k, rate, margin, bet
     """Compare the exploration bound with a mean over 400 simulated paths of arrivals.
 
     On each path, the test sums exp(−max(x, 0)²/2), or the normal tail of x for `gaussian`, over the
-    counts n, where x = margin √n − √(2ℓ). The bound must exceed the mean of the sums, by less than a
-    half. The standard error of the mean is below 3 %. A formula that gave the expectation itself
-    would be below the mean, and fail, in about half of the cases.
+    counts n, where x = margin √n − √(2ℓ). The bound must be 1 to 1.5 times the mean of the sums. The
+    standard error of the mean is below 3 %. The exact expectation in place of the bound would fail
+    the test in about half of the cases, because it would be below the mean.
     """
     rng = np.random.default_rng(8)
     horizon, n = 600, np.arange(1, 3000)
     sums = []
     for _ in range(400):
-        speeds = worst_speeds(k, rate, horizon, n.size, rng)
+        speeds = draw_worst_speeds(k, rate, horizon, n.size, rng)
         excess = margin * np.sqrt(n) - np.sqrt(2 * ell(1 + speeds, beta))
         heights = norm.sf(excess) if gaussian else np.exp(-(np.maximum(excess, 0) ** 2) / 2)
         sums.append(heights.sum())
     t = crossing.load_tables(8.0, beta)
     result = bound_exploration(
-        t, np.array([margin]), active_model(k, rate, float(horizon)), gaussian=gaussian
+        t, np.array([margin]), make_active_model(k, rate, float(horizon)), gaussian=gaussian
     )[0]
     assert np.mean(sums) < result < 1.5 * np.mean(sums)
     assert np.std(sums) / math.sqrt(len(sums)) < 0.03 * np.mean(sums)
 
 
-def passive_speeds(model, own_rate, n, rng):
-    """Return V_1, …, V_n up to the horizon T on one path of passive looks.
+def draw_passive_speeds(model, own_rate, n, rng):
+    """Return the worst speeds V_1, …, V_n up to the horizon T on one path of passive looks.
 
     For m ≥ 200 the function returns V_199 instead of V_m, which is smaller.
     """
@@ -887,15 +892,15 @@ def passive_speeds(model, own_rate, n, rng):
 def test_exploration_bounds_its_sum_over_simulated_passive_looks(k, rate, own_rate, margin, beta):
     """Compare the exploration bound with a mean over 400 simulated paths of passive looks.
 
-    The bound must exceed the mean, by less than a half. The standard error of the mean is below 3 %.
-    A bound for an arm that is shown at every look is too small for an arm that is hardly shown.
+    The bound must be 1 to 1.5 times the mean. The standard error of the mean is below 3 %. For an arm
+    that is hardly shown, the bound for an arm that is shown at every look must be below the mean.
     """
     rng = np.random.default_rng(10)
     n = np.arange(1, 2000)
-    model = passive_model(rate, np.full(k, 1 / k), 600.0)
+    model = make_passive_model(rate, np.full(k, 1 / k), 600.0)
     sums = []
     for _ in range(400):
-        speeds = passive_speeds(model, own_rate, n.size, rng)
+        speeds = draw_passive_speeds(model, own_rate, n.size, rng)
         excess = margin * np.sqrt(n) - np.sqrt(2 * ell(1 + speeds, beta))
         sums.append(np.exp(-(np.maximum(excess, 0) ** 2) / 2).sum())
     t = crossing.load_tables(B, beta)
@@ -911,22 +916,22 @@ def test_exploration_bounds_its_sum_over_simulated_passive_looks(k, rate, own_ra
 def test_step_3_gaussian_means_exceed_the_threshold_with_the_stated_probability(
     k, rate, margin, beta
 ):
-    """Check the bound X on the expected number of counts n with m(n) + √(2ℓ/n) ≥ margin.
+    """Check a bound on the expected number of counts n with m(n) + √(2ℓ/n) ≥ margin.
 
-    Here m(n) is the mean of n Gaussian rewards, and √(2ℓ/n) is the width of the index. X exceeds
-    the true expectation by 5 to 30 %. The standard error of the simulation is 3 %, and the test
-    allows three standard errors, so each case fails by chance with probability below 1e-3. With
-    twice the scale, the expectation exceeds X.
+    Here m(n) is the mean of n Gaussian rewards, and √(2ℓ/n) is the width of the index. The bound is 5
+    to 30 % above the expectation. The standard error of the simulation is 3 %, and the test allows
+    three standard errors. With a random seed, each case fails with probability below 1e-3. Rewards of
+    twice the scale must exceed the bound.
     """
     rng = np.random.default_rng(9)
     horizon, n = 600, np.arange(1, 3000)
     t = crossing.load_tables(8.0, beta)
-    model = active_model(k, rate, float(horizon))
+    model = make_active_model(k, rate, float(horizon))
     result = bound_exploration(t, np.array([margin]), model, gaussian=True)[0]
     for scale, is_bound in (1.0, True), (2.0, False):
         n_above = []
         for _ in range(1200):
-            widths = np.sqrt(2 * ell(1 + worst_speeds(k, rate, horizon, n.size, rng), beta) / n)
+            widths = np.sqrt(2 * ell(1 + draw_worst_speeds(k, rate, horizon, n.size, rng), beta) / n)
             means = rng.normal(scale=scale, size=n.size).cumsum() / n
             n_above.append((means + widths >= margin).sum())
         sem = np.std(n_above) / math.sqrt(len(n_above))
@@ -949,7 +954,7 @@ def test_step_9_the_sum_over_gaps():
 # Step 10: the closed sum
 
 
-def closed_sum(v, gamma, beta, looks):
+def compute_closed_sum(v, gamma, beta, looks):
     """Return the sum of step 10 over blocks whose ends grow by the factor gamma."""
     start, d = BOUNDARIES[looks]
     tau = math.tanh(math.log(gamma) / 4)
@@ -959,9 +964,9 @@ def closed_sum(v, gamma, beta, looks):
     return terms.sum() + 2 * v / u[-1] / (gamma - 1)
 
 
-def best_closed_sum(v, beta, looks):
+def compute_best_closed_sum(v, beta, looks):
     ratios = (1.3, 1.6, 2, 2.5, 3.2, 4, 6, 8, 10.4, 16, 60)
-    return min(closed_sum(v, gamma, beta, looks) for gamma in ratios)
+    return min(compute_closed_sum(v, gamma, beta, looks) for gamma in ratios)
 
 
 STATED_SUMS = {  # the constants of step 10 on the page: a and c of a + c log v, for β = 1 and β = 0
@@ -978,7 +983,7 @@ def test_step_10_the_closed_sum_is_above_the_tables_and_grows_as_stated(looks, b
     table_sum = crossing._integrate(t, t.speeds[:, None] * table, t.speeds, start)
     a, c = STATED_SUMS[looks][beta]
     for v in np.geomspace(1, 1e12, 60):
-        smallest_sum = best_closed_sum(v, beta, looks)
+        smallest_sum = compute_best_closed_sum(v, beta, looks)
         assert smallest_sum <= a + c * math.log(v)
         if looks == "active" and beta == 0 and v >= 100:
             assert smallest_sum <= 2.2
@@ -988,10 +993,10 @@ def test_step_10_the_closed_sum_is_above_the_tables_and_grows_as_stated(looks, b
 
 
 def test_step_10_the_sum_of_the_earlier_index_is_larger_than_stated(monkeypatch):
-    monkeypatch.setitem(BOUNDARIES, "active", (0.25, passive_boundary))
+    monkeypatch.setitem(BOUNDARIES, "active", (0.25, compute_passive_boundary))
     a, c = STATED_SUMS["active"][1.0]
-    assert best_closed_sum(1e12, 1.0, "active") > a + c * math.log(1e12)
-    assert best_closed_sum(1e12, 0.0, "active") > 2.2
+    assert compute_best_closed_sum(1e12, 1.0, "active") > a + c * math.log(1e12)
+    assert compute_best_closed_sum(1e12, 0.0, "active") > 2.2
 
 
 def test_step_10_a_chord_is_crossed_less_often_than_stated():
@@ -1050,7 +1055,7 @@ def test_tables_agree_with_their_script(beta, table_script):
 
 @BETAS
 def test_tables_decrease_in_both_arguments(beta):
-    """Allow 2 % between neighbouring speeds, because the linear programs are not solved exactly."""
+    """Allow an increase by 2 % between speeds, because the linear programs are solved inexactly."""
     t = crossing.load_tables(B, beta)
     for values in (t.active, t.passive):
         assert (np.diff(values, axis=1) <= 0).all()
@@ -1079,11 +1084,11 @@ def test_tables_agree_with_an_independent_program(beta):
             np.exp(log_unit - peaks), A_ub=-np.exp(exponents - peaks), b_ub=-np.ones(u.size)
         )
         optimum = solution.fun * math.exp(-log_unit)
-        assert optimum * 0.99 <= table_value(beta, looks, v, zeta) <= optimum * 1.06
+        assert optimum * 0.99 <= look_up_table(beta, looks, v, zeta) <= optimum * 1.06
 
 
 def test_tables_are_bounds_for_any_solution_of_the_solver(table_script):
-    """Check that inaccurate weights only give larger values, because the result is normalised."""
+    """Check that any weights give a valid bound. Inaccurate weights only give a larger value."""
     times, slopes = np.geomspace(0.25, 60, 100), np.geomspace(0.3, 6, 30)
     rows = table_script.lower_exponents(10.0, 1.0, 1.0, times, slopes, table_script.ACTIVE)
     rng = np.random.default_rng(12)
@@ -1093,7 +1098,7 @@ def test_tables_are_bounds_for_any_solution_of_the_solver(table_script):
         value = weights.sum() / (np.exp(rows) @ weights).min()
         assert value >= best_probability * 0.99
     dense_times = np.geomspace(0.25, 59, 999)
-    g = np.sqrt(2 * dense_times * ell(1 + 80 / active_boundary(dense_times))) + dense_times
+    g = np.sqrt(2 * dense_times * ell(1 + 80 / compute_active_boundary(dense_times))) + dense_times
     exact_exponents = np.outer(g, slopes) - np.outer(dense_times, slopes**2 / 2)
     interval = np.searchsorted(times, dense_times, side="right") - 1
     assert (
@@ -1119,9 +1124,10 @@ def simulate_regret(
 ):
     """Return the mean regret, its standard error, and the mean number of stages with a failure.
 
-    A failure means that the index of the best arm is below its mean by more than z. `look` is "best
-    never" (the worst case: only looks in turn see the best arm), "imed" or "passive" (with
-    `weights`, one per gap). The best arm is the last one, so it is pulled last at the beginning.
+    A failure is a stage at which the index of the best arm is more than z below its mean. `look` is
+    the rule for looks: "best never", "imed" or "passive". With "best never", which is the worst case,
+    only looks in turn show the best arm. Passive looks have `weights`, one per gap. The function puts
+    the best arm last, so its first pull is after those of the other arms.
     """
     rng = np.random.default_rng(seed)
     order = np.argsort(gaps)[::-1]
@@ -1165,7 +1171,7 @@ def simulate_regret(
     return regret.mean(), regret.std(ddof=1) / math.sqrt(n_runs), n_failures.mean()
 
 
-def random_arrivals(rate):
+def make_random_arrivals(rate):
     return lambda stage, rng, n: rng.random(n) < rate
 
 
@@ -1173,7 +1179,7 @@ UNIFORM_WEIGHTS = [0.2] * 5
 SQUARED_WEIGHTS = [
     0,
     *(np.array([25, 4, 1, 4 / 9]) / (25 + 4 + 1 + 4 / 9)),
-]  # 1/Δ², which the paper calls suboptimal
+]  # proportional to 1/Δ²; the paper calls these weights suboptimal
 SETTINGS = [
     ("active", FIVE_GAPS, 0.1, "best never", None),
     ("active", FIVE_GAPS, 0.5, "imed", None),
@@ -1196,11 +1202,11 @@ SETTINGS = [
 def test_the_bound_is_above_simulated_regret(looks, gaps, rate, look, weights, beta):
     """Check that the bound is 2.5 to 60 times the mean regret.
 
-    The standard error of the mean regret is below 20 %, and below 40 % for two arms of which the best
-    one is never shown. The failures are also below their bound.
+    The standard error of the mean regret is below 20 %, or below 40 % for two arms if looks never
+    show the best arm. The number of failures must be below its bound, too.
     """
     horizon, z = 1500, 0.3
-    arrivals = random_arrivals(rate)
+    arrivals = make_random_arrivals(rate)
     if looks == "periodic":
         period = round(1 / rate)
 
@@ -1215,9 +1221,9 @@ def test_the_bound_is_above_simulated_regret(looks, gaps, rate, look, weights, b
         gaps, rate, horizon, looks=looks, weights=weights, beta=beta, gaussian=True
     )
     assert mean + 4 * sem < gaussian_bound < 0.85 * bound
-    model = active_model(len(gaps), rate, float(horizon), looks)
+    model = make_active_model(len(gaps), rate, float(horizon), looks)
     if weights is not None:
-        model = passive_model(rate, weights, float(horizon))
+        model = make_passive_model(rate, weights, float(horizon))
     assert n_failures < bound_failures(crossing.load_tables(B, beta), np.array([z]), model)[0]
 
 
@@ -1230,7 +1236,7 @@ def test_the_earlier_index_exceeds_the_bound():
     """
     gaps, rate, horizon, weights = [0, 1.0], 0.5, 3000, [0, 1]
     bound = upper.kibitzer(gaps, rate, horizon, looks="passive", weights=weights, gaussian=True)
-    arrivals = random_arrivals(rate)
+    arrivals = make_random_arrivals(rate)
     for index, is_bound in (compute_denominator, True), (compute_earlier_denominator, False):
         mean, sem, _ = simulate_regret(
             gaps, arrivals, 400, horizon, 14, "passive", weights=weights, index=index
@@ -1242,15 +1248,15 @@ def test_the_earlier_index_exceeds_the_bound():
 INVERSE_WEIGHTS = [
     0,
     *(np.array([5, 2, 1, 2 / 3]) / (5 + 2 + 1 + 2 / 3)),
-]  # 1/Δ, which the paper calls optimal
+]  # proportional to 1/Δ; the paper calls these weights optimal
 
 
 def test_numbers_agree_with_an_independent_computation():
     """Compare the bound with an independent computation of the theorem, within 3 %.
 
-    The computations differ in the grids of their tables and of the thresholds z. For uniform weights
-    the first computation also used the bound for the earlier index, which holds too; for β = 0 and
-    ε = 0.01 this makes a difference of 2.4 %.
+    The computations differ in the grids of their tables and of the thresholds z. For uniform weights,
+    the independent computation also used the bound for the earlier index, which is valid, too. This
+    makes a difference of 2.4 % for β = 0 and ε = 0.01.
     """
     horizons = [10**4, 10**6, 10**9]
     for (
@@ -1297,7 +1303,7 @@ def test_numbers_agree_with_an_independent_computation():
 
 
 def test_constants_agree_with_an_independent_computation():
-    """Compare Ĉ, C_per and C_P with an independent computation, within 2 %."""
+    """Compare the constants Ĉ, C_per and C_P with an independent computation, within 2 %."""
     for beta, values in {
         1.0: {1: (2.45, 1.77, 1.02), 0.1: (3.47, 2.77, 1.45), 0.01: (4.55, 3.58, 1.98),
               0.001: (5.55, 4.31, 2.56)},
@@ -1421,7 +1427,7 @@ def test_without_looks_the_bound_is_logarithmic_in_t():
 
 
 def test_small_gaps_can_be_ignored():
-    """Check that a gap too small to detect costs at most TΔ and does not affect the other arms."""
+    """Check that an arm with a tiny gap Δ costs at most TΔ and does not affect the other arms."""
     bound_with_tiny_gap = upper.kibitzer([0, 1e-4, 1.0], 0.1, 1000, details=True)
     assert bound_with_tiny_gap.total < 1.05 * upper.kibitzer([0, 0, 1.0], 0.1, 1000) + 1000 * 1e-4
     assert bound_with_tiny_gap.terms.sum() == pytest.approx(bound_with_tiny_gap.total)
@@ -1484,9 +1490,9 @@ def test_untabulated_parameters_raise(changed_options, message):
 def test_remainder_covers_everything_beyond_the_cells(looks, z, n_arms, rate):
     """Compare the bound on the remainder with a sum of its terms; both are about e^-40.
 
-    Let F be the number of looks so far, or of passive looks at the best arm. F keeps each value for
-    1/ε stages on average. The best arm has at least F/(4K) observations if looks are active, and at
-    least F observations if they are passive.
+    F is the number of looks so far, or the number of looks at the best arm if looks are passive. F
+    keeps each value for 1/ε stages on average. The best arm has at least F/(4K) observations if looks
+    are active, and at least F observations if looks are passive.
     """
     model = crossing.make_looks(crossing.load_tables(B, 1.0), n_arms, rate, looks)
     n_looks = find_end(model, z) + np.arange(2_000_000.0)

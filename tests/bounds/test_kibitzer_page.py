@@ -1,6 +1,6 @@
 """Recompute the numbers in the tables of docs/kibitzer.md and docs/kibitzer_proof.md.
 
-Run as a program, this file replaces the placeholders NUMBERS, GAUSSIAN, … by the tables.
+If it is run as a program, this file replaces the placeholders NUMBERS, GAUSSIAN, … by the tables.
 """
 
 import itertools
@@ -111,19 +111,19 @@ def make_constant_rows():
         yield row
 
 
-def settings():
-    """Yield the settings of the table of simulated regret: the looks, the feedback and β."""
+def iterate_settings():
+    """Yield the settings of the table of simulated regret: name of the looks, feedback and β."""
     for rate, beta in itertools.product((0.1, 0.01), (1, 0)):
         yield "active", kibitz.active(rate), beta
     for name in ("uniform", "hardly the best", "optimal", "worst only"):
         yield f"passive, {name}", kibitz.passive(0.1, WEIGHTS[name]), 1
 
 
-def measure():
-    """Yield the cells, the simulated mean regret and its standard error, for each setting."""
+def iterate_measurements():
+    """Yield the cells, the bound, the mean regret and its standard error for each setting."""
     means = 2 - np.array(PROBLEMS["five arms"])
     problem = kibitz.gaussian(means)
-    for name, feedback, beta in settings():
+    for name, feedback, beta in iterate_settings():
         bounds = [
             upper.kibitzer(problem, feedback, 10**4, beta=beta, gaussian=is_gaussian)
             for is_gaussian in (False, True)
@@ -136,7 +136,7 @@ def measure():
 
 
 def make_measured_rows():
-    for cells, bound, mean, sem in measure():
+    for cells, bound, mean, sem in iterate_measurements():
         yield [*cells, f"{mean:.1f} ± {sem:.1f}", format_number(bound / mean)]
 
 
@@ -178,7 +178,7 @@ def test_page_shows_the_measured_regret():
     with probability below 1e-6.
     """
     page_lines = PAGES[1].read_text(encoding="utf-8").splitlines()
-    for cells, bound, mean, sem in measure():
+    for cells, bound, mean, sem in iterate_measurements():
         (line,) = [line for line in page_lines if line.startswith("| " + " | ".join(cells) + " | ")]
         regret, ratio = line.strip("| ").split(" | ")[-2:]
         page_regret, error = map(float, regret.split(" ± "))

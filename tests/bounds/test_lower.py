@@ -45,7 +45,7 @@ ACTIVE_BOUNDS = [
 
 
 def evaluate_bound(bound, gaps, rate, horizon, **options):
-    """Return the value of a bound; a bound for a passive observer gets uniform weights."""
+    """Return the value of a bound, with uniform weights if the observer is passive."""
     weights = (None,) if bound in PASSIVE_BOUNDS else ()
     return bound(gaps, rate, *weights, horizon, **options)
 
@@ -59,12 +59,12 @@ def compute_allowed_regret(gaps, t, C, C_0):
 
 
 def raise_arm(gaps, i, x):
-    """Return the gaps after the mean of arm i is raised to x above the best mean."""
+    """Return the gaps of the problem in which arm i has a mean of x above the best mean."""
     return [0.0 if j == i else x + d for j, d in enumerate(gaps)]
 
 
 def compute_pq(gaps, i, t, x, C, C_0, divisor):
-    """Return P and Q of the constraint of arm i at stage t, with arm i raised to x above the best."""
+    """Return P and Q of the constraint of arm i at stage t; arm i is raised to x above the best."""
     P = 1 - compute_allowed_regret(gaps, t, C, C_0) / (t * divisor)
     Q = compute_allowed_regret(raise_arm(gaps, i, x), t, C, C_0) / (t * x)
     return P, Q
@@ -84,7 +84,7 @@ def kl(p, q):
     return first_term + ((1 - p) * math.log((1 - p) / (1 - q)) if p < 1 else 0.0)
 
 
-def random_gaps(rng, n=None):
+def draw_gaps(rng, n=None):
     n = n or rng.integers(2, 7)
     return [0.0, *rng.uniform(0.1, 1, n - 1).tolist()]
 
@@ -94,9 +94,9 @@ def random_gaps(rng, n=None):
 
 @pytest.mark.parametrize("seed", range(30))
 def test_the_constraint_equals_its_formula_in_plain_python(seed):
-    """The constraint equals the formula written out in plain Python, for each variant."""
+    """Compare each variant of the constraint with its formula in plain Python."""
     rng = np.random.default_rng(seed)
-    gaps, t = random_gaps(rng), float(rng.integers(3, 10**6))
+    gaps, t = draw_gaps(rng), float(rng.integers(3, 10**6))
     C, C_0 = rng.uniform(0.1, 10, 2)
     x = rng.uniform(0.05, 2)
     clipped_h = lower.observation_constraint(gaps, t, x=x, C=C, C_0=C_0)
@@ -118,7 +118,7 @@ def test_the_constraint_equals_its_formula_in_plain_python(seed):
 
 @given(gap_lists, st.floats(3, 1e15), constants)
 @few_examples
-def test_the_variants_only_improve_on_the_papers_argument(gaps, t, constants):
+def test_the_variants_are_never_below_the_clipped_constraint(gaps, t, constants):
     clipped_h = lower.observation_constraint(gaps, t, **constants)
     for variant in ("sharp", "kl"):
         variant_h = lower.observation_constraint(gaps, t, variant=variant, **constants)
@@ -202,7 +202,7 @@ def test_the_constraint_is_concave_wherever_it_is_positive():
 
 
 def search_passive_maximum(gaps, q, horizon, **constants):
-    """Return Σ_i Δ_i max_t (a_i(t) − q_i t)_+, where a_i(t) are the required observations."""
+    """Return Σ_i Δ_i max_t (a_i(t) − q_i t)_+, where a_i(t) is the required count of arm i."""
     total_bound, t = 0.0, np.arange(3.0, horizon + 1)
     required_counts = lower.required_observations(gaps, t, **constants)
     for i, gap in enumerate(gaps):
@@ -213,7 +213,7 @@ def search_passive_maximum(gaps, q, horizon, **constants):
 @pytest.mark.parametrize("seed", range(8))
 def test_the_passive_maximum_is_the_largest_over_a_million_stages(seed):
     rng = np.random.default_rng(seed)
-    gaps, horizon = random_gaps(rng, 4), 10**6
+    gaps, horizon = draw_gaps(rng, 4), 10**6
     weights = rng.dirichlet(np.ones(4))
     rate = 10 ** rng.uniform(-7, -2)
     value = lower.passive_maximum(gaps, rate, weights, horizon, **SMALL_CONSTANTS)
@@ -295,7 +295,7 @@ def test_theorem_uses_the_horizon_if_it_is_short():
 def test_the_closed_form_is_almost_as_good_as_the_maximum():
     rng, ratios = np.random.default_rng(3), []
     while len(ratios) < 100:
-        gaps, rate = random_gaps(rng), 10 ** rng.uniform(-6, -2)
+        gaps, rate = draw_gaps(rng), 10 ** rng.uniform(-6, -2)
         maximum = lower.passive_maximum(gaps, rate, None, 10**12, **SMALL_CONSTANTS)
         if maximum > 1:
             ratios.append(
@@ -326,8 +326,8 @@ def test_without_looks_only_the_bandit_term_remains():
 # The fixed point
 
 
-def mp_root(t, n_looks, information, Q):
-    """Return n with (n + free) · information = kl(1 - n/t, Q), to thirty digits."""
+def solve_with_mpmath(t, n_looks, information, Q):
+    """Return n with (n + n_looks) · information = kl(1 - n/t, Q), with thirty digits."""
     with mpmath.workdps(30):
 
         def compute_excess(n):
@@ -359,7 +359,7 @@ def test_the_sharp_bound_is_the_root_of_its_equation(reward_law, seed):
     gaussian = (x + gap) ** 2 / (2 * sd**2)
     information = kl(best_mean - gap, best_mean + x) if reward_law == "bernoulli" else gaussian
     assert Q < 1
-    assert root == pytest.approx(mp_root(t, rate * t, information, Q), rel=1e-9)
+    assert root == pytest.approx(solve_with_mpmath(t, rate * t, information, Q), rel=1e-9)
 
 
 @pytest.mark.parametrize("reward_law", ["gaussian", "bernoulli"])
@@ -387,7 +387,7 @@ def test_the_sharp_bound_is_never_below_the_maximum(gaps, rate, horizon):
 def test_the_sharp_bound_is_about_twice_the_maximum():
     rng, ratios = np.random.default_rng(0), []
     while len(ratios) < 25:
-        gaps, rate = random_gaps(rng), 10 ** rng.uniform(-6, -2)
+        gaps, rate = draw_gaps(rng), 10 ** rng.uniform(-6, -2)
         maximum = lower.passive_maximum(gaps, rate, None, 10**9, **SMALL_CONSTANTS)
         if maximum > 1:
             ratios.append(lower.passive_sharp(gaps, rate, None, 10**9, **SMALL_CONSTANTS) / maximum)
@@ -398,7 +398,7 @@ def test_the_sharp_bound_is_about_twice_the_maximum():
 def test_the_sharp_bound_grows_towards_two_over_the_gap():
     """Check the bound divided by log(1/ε) for a gap of 1.
 
-    The ratio is 0.306 at log(1/ε) = 8 and 1.215 at log(1/ε) = 32; the limit is the constant 2 of Lai
+    The ratio is 0.306 at log(1/ε) = 8 and 1.215 at log(1/ε) = 32. Its limit is the constant 2 of Lai
     and Robbins.
     """
     shares = [
@@ -483,7 +483,7 @@ def search_active_maximum(gaps, rate, horizon, **constants):
 @pytest.mark.parametrize("seed", range(6))
 def test_the_active_maximum_is_the_largest_over_a_million_stages(seed):
     rng = np.random.default_rng(seed)
-    gaps, rate = random_gaps(rng, 5), 10 ** rng.uniform(-6, -3.5)
+    gaps, rate = draw_gaps(rng, 5), 10 ** rng.uniform(-6, -3.5)
     value = lower.active_maximum(gaps, rate, 10**6, **SMALL_CONSTANTS)
     brute_force_value = search_active_maximum(gaps, rate, 10**6, **SMALL_CONSTANTS)
     assert brute_force_value > 0
@@ -500,7 +500,7 @@ def test_the_active_maximum_is_the_largest_over_all_stages(gaps, rate, horizon, 
 def test_the_larger_of_two_local_maxima_is_found():
     """The bound is the larger of two local maxima of V(t), the value of the linear program.
 
-    It peaks at stage 281, due to the large gap, and rises again later, due to the small gap.
+    V(t) has a maximum at stage 281 due to the large gap, and rises again later due to the small gap.
     """
     gaps, rate = [0.0, 0.005, 1.0], 0.003
     options = {"C": 0.05, "C_0": 0.05, "variant": "sharp"}
@@ -536,7 +536,7 @@ def test_active_bounds_come_in_order(gaps, rate, horizon, constants):
 @pytest.mark.parametrize("seed", range(10))
 def test_the_chain_stops_at_the_last_stage_that_looks_do_not_cover(seed):
     rng = np.random.default_rng(seed)
-    gaps, rate, horizon = sorted(random_gaps(rng, 5)), 10 ** rng.uniform(-5, -2.5), 10**5
+    gaps, rate, horizon = sorted(draw_gaps(rng, 5)), 10 ** rng.uniform(-5, -2.5), 10**5
     t = np.arange(3.0, horizon + 1)
     required_counts = lower.required_observations(gaps, t, **SMALL_CONSTANTS)
     best_value = 0.0
@@ -655,8 +655,8 @@ def test_a_schedule_is_summed_stage_by_stage():
         lower.schedule([])
 
 
-def test_looks_that_come_late_prove_more_than_looks_that_come_early():
-    """The same number of looks gives a larger lower bound if the looks come late."""
+def test_late_looks_give_a_larger_bound_than_early_looks():
+    """The same number of looks gives a larger lower bound if the looks arrive late."""
     horizon, n = 10_000, 50
     early_schedule = lower.schedule([1.0] * n + [0.0])
     late_schedule = lower.schedule([0.0] * (horizon - n) + [1.0] * n + [0.0])
@@ -845,7 +845,7 @@ def test_invalid_arguments_raise():
 # The printed formulas, written out in full
 
 
-def printed_h(gaps, i, t, C, C_0):
+def compute_printed_h(gaps, i, t, C, C_0):
     """Return h_i(t) as printed in appendix A: the leading term plus η_i."""
     d = gaps[i]
     S = sum(d / (d + other_gap) for j, other_gap in enumerate(gaps) if j != i)
@@ -865,12 +865,12 @@ def test_printed_form_of_the_passive_theorem_equals_the_papers_formula(rate, tex
         best_stage = 1 / (factor * q * FIVE_GAPS[i] ** 2)
         if best_stage >= T:
             expected_bound += (
-                printed_h(FIVE_GAPS, i, T, *UCB1_CONSTANTS) - 2 * q * FIVE_GAPS[i] ** 2 * T
+                compute_printed_h(FIVE_GAPS, i, T, *UCB1_CONSTANTS) - 2 * q * FIVE_GAPS[i] ** 2 * T
             ) / (2 * FIVE_GAPS[i])
         elif best_stage > 1:
-            expected_bound += (printed_h(FIVE_GAPS, i, best_stage, *UCB1_CONSTANTS) - 2 / factor) / (
-                2 * FIVE_GAPS[i]
-            )
+            expected_bound += (
+                compute_printed_h(FIVE_GAPS, i, best_stage, *UCB1_CONSTANTS) - 2 / factor
+            ) / (2 * FIVE_GAPS[i])
     printed_bound = lower.passive_theorem(FIVE_GAPS, rate, weights, T, text=text, form="printed")
     assert printed_bound == pytest.approx(expected_bound)
 
@@ -878,7 +878,7 @@ def test_printed_form_of_the_passive_theorem_equals_the_papers_formula(rate, tex
 @pytest.mark.parametrize("rate", [0.0, 1e-6, 1e-5, 1e-4, 1e-3])
 def test_printed_form_of_the_active_lemma_equals_the_papers_formula(rate):
     T = 10**6
-    h = [0.0] + [printed_h(FIVE_GAPS, i, T, *UCB1_CONSTANTS) for i in range(1, 5)]
+    h = [0.0] + [compute_printed_h(FIVE_GAPS, i, T, *UCB1_CONSTANTS) for i in range(1, 5)]
     tails = [sum(h[j] / (2 * FIVE_GAPS[j] ** 2) for j in range(i + 1, 5)) for i in range(5)]
     k = min(i for i in range(1, 5) if tails[i] <= rate * T)
     value = sum(h[i] / (2 * FIVE_GAPS[i]) for i in range(1, k + 1)) - FIVE_GAPS[k] * (
@@ -896,7 +896,10 @@ def test_printed_form_of_the_active_theorem_equals_the_papers_formula(rate):
     for k in range(2, 5):
         stage = sum(1 / (2 * d**2) for d in FIVE_GAPS[k:]) / rate
         values.append(
-            sum(printed_h(FIVE_GAPS, i, stage, *UCB1_CONSTANTS) / FIVE_GAPS[i] for i in range(1, k))
+            sum(
+                compute_printed_h(FIVE_GAPS, i, stage, *UCB1_CONSTANTS) / FIVE_GAPS[i]
+                for i in range(1, k)
+            )
         )
     printed_bound = lower.active_theorem(FIVE_GAPS, rate, 10**12, form="printed")
     assert printed_bound == pytest.approx(max(values))
@@ -1037,7 +1040,7 @@ def test_d10_with_its_condition_the_printed_stage_is_reached():
     rng, n_condition_met, n_stage_missed = np.random.default_rng(0), 0, 0
     t = np.arange(3.0, 10**5)
     for _ in range(20):
-        gaps, rate = np.sort(random_gaps(rng, 5)), 10 ** rng.uniform(-3.5, -0.5)
+        gaps, rate = np.sort(draw_gaps(rng, 5)), 10 ** rng.uniform(-3.5, -0.5)
         required_counts = lower.required_observations(gaps, t, **SMALL_CONSTANTS)
         for k in range(2, 5):
             stage = (1 / (2 * gaps[k:] ** 2)).sum() / rate
@@ -1158,7 +1161,7 @@ def test_d44_the_printed_bound_on_an_arm_can_be_negative():
         == 0
     )
     undefined_bound = lower.passive_theorem([0, 2.0], 1.0, None, 10**9, form="printed", details=True)
-    assert undefined_bound.terms.tolist() == [0, 0]  # the stage 1/(2 ε p Δ²) = 1/4 has no log log
+    assert undefined_bound.terms.tolist() == [0, 0]  # no log log at stage 1/(2 ε p Δ²) = 1/4
 
 
 def test_d45_the_reference_curve_bends_at_one_over_rate_gap_squared():

@@ -1,7 +1,7 @@
 """Tests that the simulated regret of a policy is between its lower and its upper bounds.
 
 If a bound holds, the mean regret violates it by more than five standard errors with probability
-about 3·10⁻⁷. There are some 60 comparisons, so with a random seed a test would fail with probability
+about 3·10⁻⁷. There are about 60 comparisons, so with a random seed a test would fail with probability
 about 10⁻⁵. The seed is fixed.
 """
 
@@ -35,7 +35,7 @@ SETTINGS = [  # means, rate, weights, horizon
 ]
 
 
-def mean_and_error(problem, feedback, policy, horizon, runs=40):
+def simulate_mean_and_error(problem, feedback, policy, horizon, runs=40):
     """Return the mean final regret and its standard error."""
     data = simulate(problem, feedback, policy, horizon=horizon, runs=runs, seed=11, stages=[horizon])
     final_regrets = data["final_regret"].to_numpy()[0]
@@ -46,7 +46,7 @@ def mean_and_error(problem, feedback, policy, horizon, runs=40):
 def test_ucb_is_between_its_bounds(means, rate, weights, horizon):
     gaps = complexity.gaps(means)
     feedback = passive(rate, weights) if rate > 0 else bandit()
-    mean, error = mean_and_error(gaussian(means), feedback, ucb(), horizon)
+    mean, error = simulate_mean_and_error(gaussian(means), feedback, ucb(), horizon)
     p = feedback.static_weights(gaps) if rate > 0 else None
     for bound in (
         lower.passive_maximum(gaps, rate, p, horizon, **PROVED_CONSTANTS),
@@ -80,13 +80,13 @@ def test_some_lower_bounds_are_positive():
     ],
 )
 def test_ftl_robin_is_below_its_bound(means, rate, horizon):
-    mean, error = mean_and_error(gaussian(means), active(rate), ftl_robin(), horizon)
+    mean, error = simulate_mean_and_error(gaussian(means), active(rate), ftl_robin(), horizon)
     assert mean <= upper.ftl_robin(complexity.gaps(means), rate) + MAX_STANDARD_ERRORS * error
 
 
 def test_d22_the_example_has_about_twice_the_regret_that_the_printed_period_gives():
     problem = gaussian([0.5, 0.0], sd=[1.0, 0.0])
-    mean, error = mean_and_error(problem, active(0.1), ftl_robin(), 5000, runs=3000)
+    mean, error = simulate_mean_and_error(problem, active(0.1), ftl_robin(), 5000, runs=3000)
     correct_bound = 2 * 0.5 / 0.1 * sum(math.erfc(0.5 * math.sqrt(s / 2)) / 2 for s in range(1, 400))
     assert correct_bound == pytest.approx(17.9, abs=0.05)
     assert mean <= correct_bound + MAX_STANDARD_ERRORS * error
@@ -102,7 +102,7 @@ MEANS_ON_GRAPH = [2, 1.8, 1.5, 1, 0.5]
 def test_ucb_on_a_graph_is_between_its_bounds(name, rate):
     problem, horizon = gaussian(MEANS_ON_GRAPH), 10**5
     feedback = graph(load_graph(name, 5), looks=passive(rate) if rate else None)
-    mean, error = mean_and_error(problem, feedback, ucb(), horizon)
+    mean, error = simulate_mean_and_error(problem, feedback, ucb(), horizon)
     bound = lower.graph_multi_period(problem, feedback, horizon, **PROVED_CONSTANTS)
     assert mean >= bound - MAX_STANDARD_ERRORS * error
     bounds = upper.ucb_graph(problem, feedback, [horizon]), upper.ucb_graph(problem, feedback)
@@ -111,21 +111,24 @@ def test_ucb_on_a_graph_is_between_its_bounds(name, rate):
 
 
 def test_a_lower_bound_on_a_graph_is_positive():
-    """The default bound is for algorithms with C = 8; UCB has C = 24, but its regret is larger."""
+    """The default bound holds for algorithms with C = 8.
+
+    UCB has C = 24, so the bound is not proved for UCB. The regret of UCB is still above the bound.
+    """
     problem, feedback = gaussian(MEANS_ON_GRAPH), graph(load_graph("star:4", 5))
     assert lower.graph_multi_period(problem, feedback, 10**5) > 1
-    mean, error = mean_and_error(problem, feedback, ucb(), 10**5)
+    mean, error = simulate_mean_and_error(problem, feedback, ucb(), 10**5)
     assert mean >= lower.graph_multi_period(problem, feedback, 10**5) - MAX_STANDARD_ERRORS * error
 
 
 def test_regret_of_scout_on_a_hidden_star_is_above_the_worst_case():
-    """Two leaves hide their rewards; the bound holds for the worse of their two orders."""
+    """Two leaves hide their rewards. The bound holds for the order of the leaves with more regret."""
     shows, horizon = np.zeros((3, 3)), 10**4
     shows[2] = 1
     bound = lower.graph_worst_case(shows, horizon)
     difference = (4 * math.sqrt(math.e) / horizon) ** (1 / 3)
     regrets = [
-        mean_and_error(gaussian([*leaves, -1]), graph(shows), scout(), horizon)
+        simulate_mean_and_error(gaussian([*leaves, -1]), graph(shows), scout(), horizon)
         for leaves in ([0, -difference], [-difference, 0])
     ]
     worst_mean, error = max(regrets)

@@ -1,4 +1,4 @@
-"""Tests of `summary` and of `onset`, which says where the lower bounds become positive."""
+"""Tests of `summary`, and of `onset`, which finds where the lower bounds become positive."""
 
 import json
 import math
@@ -100,7 +100,7 @@ def test_summary_agrees_with_the_functions():
 @pytest.mark.parametrize(
     ("rate", "has_period"), [(0.0, False), (0.3, False), (1e-200, False), (0.1, True)]
 )
-def test_looks_are_periodic_if_they_come_every_whole_number_of_stages(rate, has_period):
+def test_the_bound_for_periodic_looks_is_present_if_one_over_rate_is_an_integer(rate, has_period):
     upper_bounds = summary(FIVE_MEANS, rate, "uniform", 10**4)["upper"]
     assert ("kibitzer_periodic" in upper_bounds) == has_period
     assert upper_bounds["kibitzer"] > 0
@@ -190,11 +190,11 @@ def test_invalid_arguments_raise():
 def test_summary_is_fast_for_long_horizons(means):
     gaps = summary(means, 0.1, "uniform", 10)["gaps"]
     for horizon in (10_000, 10**12):
-        assert shortest_cpu_time(lambda T=horizon: summary(means, 0.1, "uniform", T)) < 0.6
-        assert shortest_cpu_time(lambda T=horizon: onset(gaps, 0.1, "uniform", T)) < 1
+        assert measure_cpu_time(lambda T=horizon: summary(means, 0.1, "uniform", T)) < 0.6
+        assert measure_cpu_time(lambda T=horizon: onset(gaps, 0.1, "uniform", T)) < 1
 
 
-def shortest_cpu_time(call):
+def measure_cpu_time(call):
     """Return the shortest CPU time of three calls."""
     times = []
     for _ in range(3):
@@ -261,14 +261,14 @@ def test_command_prints_the_summary(monkeypatch, capsys):
     with pytest.raises(SystemExit):
         main()
     summary_of_problem = summary(FOUR_MEANS, 1e-4, "optimal", 10**6)
-    assert json.loads(capsys.readouterr().out) == without_infinity(summary_of_problem)
+    assert json.loads(capsys.readouterr().out) == remove_infinity(summary_of_problem)
 
 
-def without_infinity(summary_tree):
+def remove_infinity(summary_tree):
     if isinstance(summary_tree, dict):
-        return {key: without_infinity(value) for key, value in summary_tree.items()}
+        return {key: remove_infinity(value) for key, value in summary_tree.items()}
     if isinstance(summary_tree, list):
-        return [without_infinity(value) for value in summary_tree]
+        return [remove_infinity(value) for value in summary_tree]
     return (
         str(summary_tree)
         if isinstance(summary_tree, float) and math.isinf(summary_tree)
@@ -295,7 +295,7 @@ def test_summary_has_onsets_with_and_without_looks():
 
 @pytest.mark.parametrize("rate", [1e-6, 1e-4])
 def test_onset_of_the_chain_agrees_with_a_search(rate):
-    """Compare the onset, which is computed from a ratio, with a search over all horizons."""
+    """Compare the onset, which `onset` computes from a ratio, with a search over all horizons."""
     gaps = [0.0, 0.2, 1.5, 1.8]
     onset_horizon = onset(gaps, rate, "uniform", 10)["active"]["chain"]["horizon"]
     first_positive_horizon = next(T for T in range(3, 10**5) if lower.active_chain(gaps, rate, T) > 0)

@@ -92,8 +92,8 @@ def test_summary_is_limited_by_trivial(horizon):
     summary_of_problem = summary([1, 0.7, 0.4], 0.1, "uniform", horizon, c_eta=1.0)
     largest_regret = upper.trivial(summary_of_problem["gaps"], horizon)
     for name, bound in summary_of_problem["upper"].items():
-        # ETC-OCUCB restarts in each epoch, and kibitzer may replace a first pull by a look. Neither
-        # starts with exactly one pull of each arm, so `trivial` does not limit their bounds.
+        # `trivial` does not limit bounds of policies that may start without exactly one pull of each
+        # arm: ETC-OCUCB restarts in each epoch, and kibitzer may replace a first pull by a look.
         limit = horizon * 0.6 if name.startswith(("etc_ocucb", "kibitzer")) else largest_regret
         assert bound <= limit * (1 + 1e-12), name
     assert summary_of_problem["upper"]["ucb_sharp"] == pytest.approx(largest_regret)

@@ -12,7 +12,7 @@ from kibitz.bounds import complexity, concentration, upper
 from kibitz.bounds.upper._active import _sum_errors
 from kibitz.bounds.upper._ucb import _count_failures
 
-no_deadline = settings(deadline=None)  # an example may take long on a busy machine
+no_deadline = settings(deadline=None)  # a busy machine may exceed the deadline
 
 FOUR_GAPS = (0.0, 0.2, 1.5, 1.8)  # the gaps of the paper's first experiment
 UNIFORM_WEIGHTS = np.full(4, 0.25)
@@ -26,7 +26,7 @@ rates = st.one_of(st.sampled_from([0.0, 1e-12, 0.01, 1.0]), st.floats(0.0, 1.0))
 horizons = st.one_of(st.sampled_from([1, 2, 3, 10**12, 10**15]), st.integers(1, 10**6))
 
 
-def random_weights(n_arms, seed):
+def draw_weights(n_arms, seed):
     """Return random weights, some of them zero."""
     rng = np.random.default_rng(seed)
     weights = rng.dirichlet(np.ones(n_arms)) * (rng.random(n_arms) < 0.8)
@@ -42,7 +42,7 @@ def random_weights(n_arms, seed):
 def play(gaps, horizon, n_runs, seed, index, looks):
     """Return the regret of each run.
 
-    Each arm is pulled once, then the arm with the largest `index(sums, counts, t)`. The function
+    The policy pulls each arm once and then the arm with the largest `index(sums, counts, t)`.
     `looks(t, rng, n_runs)` returns the number of looks at each arm in each run.
     """
     rng, gaps = np.random.default_rng(seed), np.asarray(gaps)
@@ -59,18 +59,18 @@ def play(gaps, horizon, n_runs, seed, index, looks):
     return regret
 
 
-def ucb_index(sums, counts, t):
+def compute_ucb_index(sums, counts, t):
     """Return the index of UCB with exploration 6."""
     return sums / counts + np.sqrt(6 * math.log(t) / counts)
 
 
-def ftl_index(sums, counts, t):
+def compute_ftl_index(sums, counts, t):
     """Return the index of FTL, the average reward."""
     return sums / counts
 
 
-def random_looks(rate, weights):
-    """Return the function `looks` of random arrivals: arm i gets a look with probability εp_i."""
+def make_random_looks(rate, weights):
+    """Return a function `looks` for random arrivals: arm i gets a look with probability εp_i."""
     cumulative_rates = np.cumsum(rate * np.asarray(weights))
     return lambda t, rng, n_runs: (
         np.searchsorted(cumulative_rates, rng.random(n_runs), side="right")[:, None]
@@ -78,14 +78,14 @@ def random_looks(rate, weights):
     )
 
 
-def periodic_looks(rate, weights):
-    """Return the function `looks` of periodic arrivals: arm i has had ⌊εp_i t⌋ looks by stage t."""
+def make_periodic_looks(rate, weights):
+    """Return a function `looks` for periodic arrivals: arm i gets ⌊εp_i t⌋ looks up to stage t."""
     rates = rate * np.asarray(weights)
     return lambda t, rng, n_runs: np.floor(rates * t + 1e-9) - np.floor(rates * (t - 1) + 1e-9)
 
 
-def looks_in_turn(rate, n_arms, n_runs, random):
-    """Return a function `looks` that looks at the arms in turn; arrivals are random or periodic."""
+def make_looks_in_turn(rate, n_arms, n_runs, random):
+    """Return a function `looks` that looks at the arms in turn, at random or periodic stages."""
     n_looks = np.zeros(n_runs)
 
     def looks(t, rng, n_runs):
@@ -102,7 +102,7 @@ def looks_in_turn(rate, n_arms, n_runs, random):
     return looks
 
 
-def largest_regret(gaps, horizon):
+def compute_largest_regret(gaps, horizon):
     """Return the largest regret of any policy that starts with one pull of each arm.
 
     `test_trivial.py` checks this formula.
@@ -123,7 +123,7 @@ def test_ucb_log_is_the_corrected_formula():
     gaps = np.array(FOUR_GAPS[1:])
     for horizon in (1, 2, 10**4, 10**12):
         expected = (24 * math.log(horizon) / gaps + (1 + 2 * PI_SQUARED / 3) * gaps).sum()
-        expected = min(expected, largest_regret(FOUR_GAPS, horizon))
+        expected = min(expected, compute_largest_regret(FOUR_GAPS, horizon))
         assert upper.ucb_log(FOUR_GAPS, horizon) == pytest.approx(expected, rel=1e-12)
         assert upper.ucb_log(FOUR_GAPS, horizon, form="printed") == pytest.approx(
             (24 * math.log(horizon) / gaps).sum(), rel=1e-12
@@ -164,7 +164,7 @@ def test_ucb_as_printed_is_refuted_by_its_first_pulls():
 
     Each arm is pulled once, so the regret is Δ in every run.
     """
-    regret = play([0.0, 10.0], 2, 1, 0, ucb_index, random_looks(0.5, [0.5, 0.5]))
+    regret = play([0.0, 10.0], 2, 1, 0, compute_ucb_index, make_random_looks(0.5, [0.5, 0.5]))
     assert regret == 10.0
     printed_bound = upper.ucb_log([0.0, 10.0], 2, form="printed")
     assert printed_bound == pytest.approx(1.66, abs=0.01)
@@ -178,7 +178,7 @@ def test_the_constants_of_ucb_are_those_of_definition_1():
     """D5: with exploration c = 6 and σ = 1, UCB has C = 24 and C_0 = 1 + 2π²/3.
 
     The paper states the constants of UCB1, C = 8 and C_0 = 1 + π²/3. UCB1 has c = 2, and rewards in
-    [0, 1] have σ = 1/2, so a = c/(2σ²) = 4. The library gives the same C = 4c = 8 for these values.
+    [0, 1] have σ = 1/2, so a = c/(2σ²) = 4. The library gives C = 4c = 8, too.
     """
     gaps = np.array([0.0, 0.5, 0.5])
     for horizon in (10**4, 10**6):
@@ -219,7 +219,7 @@ def test_the_paper_s_case_distinction_fails_for_early_stages():
 def test_the_printed_count_of_pulls_is_wrong_for_negative_g():
     """D21: the printed inequality Σ_t I{N_i(t) ≤ g(t)} ≤ sup g is false for g < 0.
 
-    The printed bound also leaves out the first pull of the arm.
+    The printed bound also omits the first pull of the arm.
     """
     gaps, rate = [0.0, 100.0], 1.0
     printed_bound = upper.ucb_periodic(gaps, rate, [0, 1], form="printed")
@@ -232,7 +232,7 @@ def test_the_printed_count_of_pulls_is_wrong_for_negative_g():
 @given(gap_lists, rates, horizons, st.integers(0, 99))
 @no_deadline
 def test_ucb_passive_takes_the_smallest_bound_of_each_arm(gaps, rate, horizon, seed):
-    weights = random_weights(len(gaps), seed)
+    weights = draw_weights(len(gaps), seed)
     log_terms = upper.ucb_log(gaps, horizon, details=True).terms
     rate_terms = upper.ucb_rate(gaps, rate, weights, details=True).terms
     combined_bound = upper.ucb_passive(gaps, rate, weights, horizon, details=True)
@@ -243,7 +243,7 @@ def test_ucb_passive_takes_the_smallest_bound_of_each_arm(gaps, rate, horizon, s
         ),
     )
     assert combined_bound.total == pytest.approx(
-        min(combined_bound.terms.sum(), largest_regret(gaps, horizon))
+        min(combined_bound.terms.sum(), compute_largest_regret(gaps, horizon))
     )
     assert combined_bound.total < math.inf
 
@@ -260,7 +260,7 @@ def test_without_looks_at_an_arm_only_the_horizon_bounds_its_regret():
 # UCB: the sharp bound
 
 
-def needed_pulls(t, gap, q, exploration=6.0):
+def compute_needed_pulls(t, gap, q, exploration=6.0):
     """Return 4c log t/Δ² minus a high-probability lower bound on the looks before stage t."""
     mean = q * (t - 1)
     return 4 * exploration * np.log(t) / gap**2 - np.maximum(mean - np.sqrt(5 * mean * np.log(t)), 0)
@@ -270,13 +270,13 @@ def needed_pulls(t, gap, q, exploration=6.0):
 @pytest.mark.parametrize("q", [0.0, 1e-6, 1e-4, 0.01, 0.3, 1.0])
 def test_ucb_sharp_finds_the_largest_of_a_million_stages(gap, q):
     t = np.arange(1.0, 10**6 + 1)
-    values = needed_pulls(t, gap, q)
+    values = compute_needed_pulls(t, gap, q)
     for horizon in (1, 2, 3, 57, 1000, 10**6):
         n_failures = sum(4 / s**2 + s**-2.5 for s in range(3, min(horizon, 2000) + 1))
         bound = upper.ucb_sharp([0.0, gap], q, [0, 1], horizon, details=True)
         largest_value = values[:horizon].max()
         assert bound.stages[1] <= horizon
-        assert needed_pulls(bound.stages[1], gap, q) == pytest.approx(
+        assert compute_needed_pulls(bound.stages[1], gap, q) == pytest.approx(
             largest_value, rel=1e-13, abs=1e-12
         )
         if horizon <= 2000:
@@ -288,11 +288,11 @@ def test_ucb_sharp_finds_the_largest_of_a_million_stages(gap, q):
 @no_deadline
 def test_ucb_sharp_is_not_beaten_by_any_stage(gap, q, horizon):
     stage = upper.ucb_sharp([0.0, gap], q, [0, 1], horizon, details=True).stages[1]
-    best_value = needed_pulls(stage, gap, q)
+    best_value = compute_needed_pulls(stage, gap, q)
     near_stages = stage + np.arange(-50.0, 51)
     other_stages = np.concatenate([np.geomspace(1, horizon, 3000).round(), near_stages])
     other_stages = np.clip(other_stages, 1, horizon)
-    assert (needed_pulls(other_stages, gap, q) <= best_value * (1 + 1e-12) + 1e-9).all()
+    assert (compute_needed_pulls(other_stages, gap, q) <= best_value * (1 + 1e-12) + 1e-9).all()
 
 
 def test_count_failures_equals_the_sum():
@@ -316,7 +316,7 @@ def test_count_failures_equals_the_sum():
 @given(gap_lists, rates, horizons, st.integers(0, 99))
 @no_deadline
 def test_ucb_sharp_is_below_the_closed_forms(gaps, rate, horizon, seed):
-    weights = random_weights(len(gaps), seed)
+    weights = draw_weights(len(gaps), seed)
     sharp_terms = upper.ucb_sharp(gaps, rate, weights, horizon, details=True).terms
     closed_form_terms = upper.ucb_passive(gaps, rate, weights, horizon, details=True).terms
     assert (sharp_terms <= closed_form_terms * (1 + 1e-12)).all()
@@ -325,7 +325,7 @@ def test_ucb_sharp_is_below_the_closed_forms(gaps, rate, horizon, seed):
 @given(gap_lists, st.floats(0, 1), st.floats(0, 1), horizons, horizons, st.integers(0, 99))
 @no_deadline
 def test_ucb_bounds_grow_with_the_horizon_and_fall_with_the_rate(gaps, r1, r2, t1, t2, seed):
-    weights = random_weights(len(gaps), seed)
+    weights = draw_weights(len(gaps), seed)
     r1, r2, t1, t2 = min(r1, r2), max(r1, r2), min(t1, t2), max(t1, t2)
     sharp_bounds = upper.ucb_sharp(gaps, [[r1], [r2]], weights, [t1, t2])
     assert sharp_bounds[0, 0] <= sharp_bounds[0, 1] * (1 + 1e-12)
@@ -339,8 +339,8 @@ def test_ucb_bounds_grow_with_the_horizon_and_fall_with_the_rate(gaps, r1, r2, t
 @given(gap_lists, rates, horizons, st.sampled_from([1e-3, 0.5, 7.0]), st.integers(0, 99))
 @no_deadline
 def test_regret_is_measured_in_units_of_reward(gaps, rate, horizon, unit, seed):
-    """Check that multiplying the gaps, σ and √c by a unit multiplies the regret by this unit."""
-    weights = random_weights(len(gaps), seed)
+    """Check that multiplying the gaps, σ and √c by `unit` multiplies the regret by `unit`."""
+    weights = draw_weights(len(gaps), seed)
     scaled_gaps = [unit * gap for gap in gaps]
     index = {"exploration": 6 * unit**2, "sd": unit}
     for bound in (
@@ -362,7 +362,7 @@ def test_ucb_rate_covers_the_maximum_for_other_indices(exploration):
     for gap, q in itertools.product([0.01, 0.3, 1.0, 10.0], [1e-6, 0.01, 1.0]):
         bound = upper.ucb_rate([0.0, gap], q, [0, 1], exploration=exploration) / gap
         n_failures = float(4 * mpmath.zeta(a - 1) + mpmath.zeta(2))
-        assert 1 + needed_pulls(t, gap, q, exploration).max() + n_failures <= bound
+        assert 1 + compute_needed_pulls(t, gap, q, exploration).max() + n_failures <= bound
 
 
 def test_exploration_too_small_for_the_noise_raises():
@@ -386,7 +386,7 @@ def test_constant_schedule_equals_a_rate():
 def test_cells_never_lower_the_bound_of_a_long_schedule():
     """Check that grouping stages into cells raises the bound above `ucb_sharp` by at most 1 %."""
     weights = [0.4, 0.2, 0.2, 0.2]
-    rates = np.array([1e-9, 1e-7, 1e-5])  # maxima far beyond the stages that are tried one by one
+    rates = np.array([1e-9, 1e-7, 1e-5])  # the bound does not try stages near the maxima one by one
     for rate in rates:
         bound_with_cells = upper.ucb_schedule(
             FOUR_GAPS, lambda t, rate=rate: rate * t, weights, 10**12
@@ -428,9 +428,9 @@ def test_schedule_with_more_than_one_look_per_stage_raises():
     ],
 )
 def test_ucb_stays_below_its_bounds(gaps, rate, weights, horizon):
-    regret = play(gaps, horizon, 100, 11, ucb_index, random_looks(rate, weights))
+    regret = play(gaps, horizon, 100, 11, compute_ucb_index, make_random_looks(rate, weights))
     assert is_at_most(regret, upper.ucb_sharp(gaps, rate, weights, horizon))
-    regret = play(gaps, horizon, 100, 12, ucb_index, periodic_looks(rate, weights))
+    regret = play(gaps, horizon, 100, 12, compute_ucb_index, make_periodic_looks(rate, weights))
     assert is_at_most(regret, upper.ucb_periodic(gaps, rate, weights))
 
 
@@ -442,7 +442,7 @@ def test_ucb_stays_below_its_bound_for_a_schedule():
     def looks(t, rng, n_runs):
         return (rng.random(n_runs) < arrivals[t - 1])[:, None] * np.array([0, 1])
 
-    regret = play(gaps, horizon, 100, 13, ucb_index, looks)
+    regret = play(gaps, horizon, 100, 13, compute_ucb_index, looks)
     bound = upper.ucb_schedule(gaps, lambda t: expected[t.astype(int) - 1], [0, 1], horizon)
     assert is_at_most(regret, bound)
 
@@ -452,10 +452,12 @@ def test_ucb_stays_below_its_bound_for_a_schedule():
 )
 def test_ftl_robin_stays_below_its_bounds(gaps, rate):
     for random in (False, True):
-        regret = play(gaps, 2000, 200, 14, ftl_index, looks_in_turn(rate, len(gaps), 200, random))
+        regret = play(
+            gaps, 2000, 200, 14, compute_ftl_index, make_looks_in_turn(rate, len(gaps), 200, random)
+        )
         assert is_at_most(regret, upper.ftl_robin(gaps, rate))
     weights = np.full(len(gaps), 1 / len(gaps))
-    regret = play(gaps, 2000, 200, 15, ftl_index, random_looks(rate, weights))
+    regret = play(gaps, 2000, 200, 15, compute_ftl_index, make_random_looks(rate, weights))
     assert is_at_most(regret, upper.ftl_robin(gaps, rate, weights))
 
 
@@ -521,7 +523,7 @@ def test_ftl_robin_is_infinite_if_an_arm_gets_no_looks():
     assert upper.ftl_robin(FOUR_GAPS, 0.1, [0.0, 0.5, 0.25, 0.25]) == math.inf
     assert upper.ftl_robin(FOUR_GAPS, 0.1, [0.5, 0.5, 0.0, 0.0]) == math.inf
     assert upper.ftl_robin(FOUR_GAPS, 0.0) == math.inf
-    # one optimal arm with looks is enough
+    # the bound is finite if one optimal arm gets looks
     assert upper.ftl_robin([0.0, 0.0, 1.0], 0.1, [0.5, 0.0, 0.5]) < math.inf
 
 
@@ -529,7 +531,10 @@ def test_ftl_robin_is_infinite_if_an_arm_gets_no_looks():
 
 
 def sum_ocucb_bound(gaps, log_d, rho, is_clipped):
-    """Return the bound of OCUCB-n for C_η = 1; `is_clipped` replaces a negative log log d by 0."""
+    """Return the bound of OCUCB-n for C_η = 1.
+
+    If `is_clipped` is true, a negative log log d is replaced by 0.
+    """
     total_bound, gaps = 0.0, list(gaps)
     loglog = math.log(log_d)
     for gap in gaps:
@@ -550,7 +555,7 @@ def test_ocucb_is_the_lemma_s_formula(gaps, horizon, rho):
     lemma_bound = upper.ocucb(gaps, horizon, c_eta=3.0, rho=rho, form="lemma", details=True)
     proved_bound = upper.ocucb(gaps, horizon, c_eta=3.0, rho=rho)
     terms = np.minimum(lemma_bound.terms, max(1, horizon - len(gaps) + 1) * np.array(gaps))
-    assert proved_bound == pytest.approx(min(terms.sum(), largest_regret(gaps, horizon)))
+    assert proved_bound == pytest.approx(min(terms.sum(), compute_largest_regret(gaps, horizon)))
 
 
 @pytest.mark.slow
@@ -575,9 +580,9 @@ def test_a_larger_set_of_arms_has_a_larger_bound_only_if_the_double_logarithm_is
 
 
 def test_the_smallest_counterexamples_to_the_growth_of_the_bound():
-    """D41: for d = 2, a second arm with gap 0.2 lowers the printed bound but not the clipped one.
+    """D41: for d = 2, a second arm with gap 0.2 lowers the printed bound but not the clipped bound.
 
-    Clipping is not sufficient for gaps above 1.
+    For gaps above 1, the clipped bound may fall, too.
     """
     two_arms, three_arms = ([0.0] + [0.2] * n for n in (1, 2))
     assert upper.ocucb(three_arms, 2, c_eta=1.0, form="printed") < upper.ocucb(
@@ -595,7 +600,7 @@ def test_the_smallest_counterexamples_to_the_growth_of_the_bound():
 # ETC
 
 
-def elimination_rounds(averages, log_horizon, alpha):
+def find_elimination_rounds(averages, log_horizon, alpha):
     """Return the round in which ETC eliminates each arm, or inf for an arm that it keeps.
 
     The average reward of an arm after s rounds is averages[s − 1, arm].
@@ -621,7 +626,7 @@ def test_an_adversary_within_the_radii_keeps_an_arm_twice_as_long_as_printed():
     s = np.arange(1, 3000)
     radius = np.sqrt(2 / s * np.log(horizon / s))
     averages = np.stack([-radius, radius - gap], axis=1)
-    eliminated = elimination_rounds(averages, math.log(horizon), 1.0)
+    eliminated = find_elimination_rounds(averages, math.log(horizon), 1.0)
     corrected_bound = upper.etc_elimination([0.0, gap], math.log(horizon))
     printed_rounds = upper.etc_elimination([0.0, gap], math.log(horizon), form="printed")
     assert eliminated[0] == math.inf  # D14: α = c suffices for the best arm
@@ -637,7 +642,7 @@ def test_favourable_averages_within_the_radii_eliminate_an_arm_sooner_than_print
     s = np.arange(1, 6000)
     radius = np.sqrt(2 / s * np.log(horizon / s))
     averages = np.stack([radius, -radius - gap], axis=1)
-    eliminated = elimination_rounds(averages, math.log(horizon), 4.0)
+    eliminated = find_elimination_rounds(averages, math.log(horizon), 4.0)
     corrected_bound = upper.etc_elimination([0.0, gap], math.log(horizon), alpha=4.0)
     printed_rounds = upper.etc_elimination([0.0, gap], math.log(horizon), alpha=4.0, form="printed")
     assert corrected_bound.first[1] <= eliminated[1] <= corrected_bound.first[1] + 1
@@ -664,7 +669,7 @@ def test_etc_eliminates_arms_within_the_proved_rounds_on_simulated_averages():
             continue
         n_events += 1
         if run < 150:
-            eliminated = elimination_rounds(averages - gaps, log_horizon, 1.0)
+            eliminated = find_elimination_rounds(averages - gaps, log_horizon, 1.0)
             assert eliminated[0] == math.inf
             assert (eliminated[1:] <= bound.last[1:]).all()
             for i in range(1, 4):  # observations of all arms until arms i, …, 3 are eliminated
@@ -694,9 +699,10 @@ def test_the_printed_probability_of_etc_is_weaker_but_right():
 
 
 def sum_etc_ocucb_bound(gaps, rate, horizon, rho, constant):
-    """Return the sum over epochs of OCUCB-n's bound for the arms that are left, for C_η = 1.
+    """Return the bound of ETC-OCUCB for C_η = 1, computed by loops over epochs and ranks.
 
-    The sum includes the regret after errors of ETC. The function loops over ranks.
+    The bound is the sum, over epochs, of OCUCB-n's bound for the remaining arms and of the regret
+    after errors of ETC.
     """
     gaps = sorted(gaps)
     n_arms = len(gaps)
@@ -769,10 +775,10 @@ def test_the_explicit_bound_of_etc_ocucb_is_the_corrected_formula():
     assert upper.etc_ocucb(gaps, rate, c_eta=2.5, rho=rho) == pytest.approx(expected_bound, rel=1e-7)
 
 
-def log_sum(hardness, reduced_hardness, m_i):
+def sum_logs(hardness, reduced_hardness, m_i):
     """Return Σ_{m ≤ m_i} log_+(d_m/H^(m)), where H^(m) = H for m < m_i and H^(m_i) = H'.
 
-    H is `hardness`, H' is `reduced`, and d_m is the length of epoch m.
+    H is `hardness`, H' is `reduced_hardness`, and d_m is the length of epoch m.
     """
     return sum(
         max(0.0, 2**m * math.log(2) - math.log(reduced_hardness if m == m_i else hardness))
@@ -781,14 +787,14 @@ def log_sum(hardness, reduced_hardness, m_i):
 
 
 def test_the_factor_four_is_too_small_for_the_sum_over_epochs_and_five_is_enough():
-    """D25: `log_sum` is at most 5 log max{d_{m_i−1}/H', H/√H'}; the factor 4 is too small.
+    """D25: `sum_logs` is at most 5 log max{d_{m_i−1}/H', H/√H'}; the factor 4 is too small.
 
     For H = H' = 16^(2/3) and m_i = 3, the sum is 4.62, and 4 times the logarithm is 3.70. The
     factor 5 is attained in this case, and it is sufficient for random H' ≤ H.
     """
     hardness = 16 ** (2 / 3)
     largest_log = math.log(max(16 / hardness, math.sqrt(hardness)))
-    exact_sum = log_sum(hardness, hardness, 3)
+    exact_sum = sum_logs(hardness, hardness, 3)
     assert exact_sum == pytest.approx(4.62, abs=0.005)
     assert 4 * largest_log == pytest.approx(3.70, abs=0.005)
     assert 4 * largest_log < exact_sum <= 5 * largest_log * (1 + 1e-12)
@@ -802,8 +808,8 @@ def test_the_factor_four_is_too_small_for_the_sum_over_epochs_and_five_is_enough
             log_d - math.log(reduced_hardness), math.log(hardness) - math.log(reduced_hardness) / 2
         )
         # the sum is largest if every H^(m) equals H'
-        assert log_sum(reduced_hardness, reduced_hardness, m_i) <= 5 * largest_log + 1e-9
-        assert log_sum(hardness, reduced_hardness, m_i) <= 5 * largest_log + 1e-9
+        assert sum_logs(reduced_hardness, reduced_hardness, m_i) <= 5 * largest_log + 1e-9
+        assert sum_logs(hardness, reduced_hardness, m_i) <= 5 * largest_log + 1e-9
 
 
 def test_the_regret_of_an_erring_etc():
@@ -823,14 +829,14 @@ def test_the_regret_of_an_erring_etc():
         assert _sum_errors(n_arms) == pytest.approx(sum_over_epochs(n_arms), rel=1e-12)
         assert sum_over_epochs(n_arms) == pytest.approx(38.56 * n_arms + 1.44, rel=2e-4)
         assert sum_over_epochs(n_arms) < 51 * n_arms
-    assert _sum_errors(3, np.array([0.0, 1.0]))[0] == 0.0  # with one epoch, no epoch follows an error
+    assert _sum_errors(3, np.array([0.0, 1.0]))[0] == 0.0  # no epoch follows the only epoch
 
 
 @pytest.mark.parametrize(
     ("gaps", "rate", "i_m"), [([0.0, 0.1, 0.5, 0.9], 0.01, 5), ([0.0, 0.001, 0.9, 0.95], 1.0, 3)]
 )
 def test_the_printed_bound_of_etc_ocucb(gaps, rate, i_m):
-    """D36: compare with the last explicit formula of the appendix.
+    """D36: compare the printed form with the last explicit formula of the appendix.
 
     This formula has C_α = 16, and its sums include rank i_m. At T = 10⁴ the last epoch m_i of every
     arm is the final epoch 4, which has 256² stages; epoch 3 has 256 stages.
@@ -930,15 +936,15 @@ BOUNDS = {
 @given(gaps=gap_lists, rate=rates, horizon=horizons, seed=st.integers(0, 99))
 @settings(max_examples=40, deadline=None)
 def test_every_bound_is_a_sum_over_arms_in_the_caller_s_order(bound, gaps, rate, horizon, seed):
-    weights = random_weights(len(gaps), seed)
+    weights = draw_weights(len(gaps), seed)
     bound_details = bound(gaps, rate, weights, horizon, details=True)
     assert isinstance(bound_details.total, float)
     assert bound_details.total == bound(gaps, rate, weights, horizon)
     assert (bound_details.terms >= 0).all()  # also fails for NaN
     assert (bound_details.terms[np.array(gaps) == 0] == 0).all()
-    assert min(bound_details.terms.sum(), largest_regret(gaps, horizon)) <= bound_details.total * (
-        1 + 1e-12
-    )
+    assert min(
+        bound_details.terms.sum(), compute_largest_regret(gaps, horizon)
+    ) <= bound_details.total * (1 + 1e-12)
     arm_order = np.random.default_rng(seed).permutation(len(gaps))
     shuffled_bound = bound(np.array(gaps)[arm_order], rate, weights[arm_order], horizon, details=True)
     assert shuffled_bound.total == pytest.approx(bound_details.total, rel=1e-9)

@@ -1,8 +1,8 @@
 """Trials that replay certified blocks of the leap engine stage by stage, from random states.
 
-A trial draws a problem and a history and asks for a certified block. It then lets the policy decide
-at each stage of the block, by its own `pull` and `look`, and counts the decisions that differ from
-the certified decisions.
+A trial draws a problem and a history, and asks the leap engine for a certified block. The trial then
+calls the `pull` and `look` of the policy at each stage of the block, and counts the decisions that
+differ from the certified decisions.
 """
 
 from typing import Any, NamedTuple
@@ -79,7 +79,7 @@ def compile_trials(policy: Policy, has_graph: bool = False) -> Any:
     def make_history(
         params: Any, arms: Arms, rng: Any, history: HistoryParams, max_lead: int, state: Any
     ) -> int:
-        """Give the policy a history: pulls of each arm, then looks; return the next stage."""
+        """Report random pulls of each arm and then looks to the policy; return the next stage."""
         n_arms = arms.means.size
         is_pull, is_look = n_arms < 0, n_arms > 0
         stage = 1
@@ -256,7 +256,10 @@ def play_trials(
     error: float = 1e-9,
     neg_log_p: float = 0.0,
 ) -> Any:
-    """Play trials and return the counts; a positive `neg_log_p` replaces that of the certificate."""
+    """Play trials and return the counts.
+
+    A positive `neg_log_p` replaces the value in the certificate.
+    """
     arms = make_arms(problem, 1.0)  # a history may change its means
     looks = make_looks(feedback, problem.gaps, NEVER // (feedback.looks + 1))
     trial_counts = np.zeros(5, np.int64)

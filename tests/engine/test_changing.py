@@ -1,4 +1,4 @@
-"""Problems that change with time: the engine agrees with plain Python, piece by piece."""
+"""Tests that the engine plays changing problems like plain Python, with the means of each piece."""
 
 import numpy as np
 import pytest
@@ -10,12 +10,12 @@ import kibitz as kb
 
 pytestmark = pytest.mark.slow
 
-STARTS = [1, 8, 9, 40]  # one piece is a single stage, and the last one goes on
+STARTS = [1, 8, 9, 40]  # the second piece is a single stage, and the last piece has no end
 ROWS = [[0.9, 0.5, 0.7, 0.2], [0.0, 1.5, 0.2, 0.1], [2.0, 0.0, 0.0, 3.0], [0.3, 0.9, 0.1, 0.8]]
 CHANGING = kb.changing(list(zip(STARTS, map(kb.gaussian, ROWS), strict=True)))
 REFERENCES = {"ucb": reference.UCB, "thompson": reference.Thompson, "kibitzer": reference.Kibitzer}
 KERNELS = {"ucb": "generic"}  # all index policies share the generic kernel
-# name: the options of the reference, and the feedback
+# the options of the reference, and the feedback
 FEEDBACKS = [
     ({}, kb.bandit()),
     ({"observer": "passive", "rate": 0.3}, kb.passive(0.3, "optimal")),
@@ -126,7 +126,7 @@ def test_a_python_policy_plays_a_changing_problem():
 
 
 def test_leaps_have_the_distribution_of_single_stages():
-    """Leaps end at the starts of pieces; with a random seed, this fails with probability 4e-6."""
+    """Leaps end at the starts of pieces. With a random seed, the test fails with probability 4e-6."""
     rows = [[3.0, 0.0, 1.0], [0.0, 3.0, 1.0], [2.0, 0.0, 5.0]]
     problem = kb.changing(list(zip([1, 6001, 10_001], map(kb.gaussian, rows), strict=True)))
     stages = [5000, 8000, 20_000]
@@ -165,8 +165,9 @@ PUBLISHED = {
 def test_kl_ucb_has_its_published_regret(number):
     """The mean of 1000 runs is within 4.5 standard errors of the published mean.
 
-    The number of published runs is not known here; the standard error assumes 1000 as well. If that
-    holds and both simulate the same policy, each case fails with probability 7e-6 with a random seed.
+    The number of published runs is unknown. The standard error assumes 1000 runs. Under this
+    assumption, if both simulations play the same policy, each case fails with probability 7e-6 with a
+    random seed.
     """
     mean, sd, rows = PUBLISHED[number]
     problem = kb.changing([(1 + 1000 * k, kb.bernoulli(row)) for k, row in enumerate(rows)])

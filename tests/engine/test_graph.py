@@ -1,4 +1,4 @@
-"""On graphs, the engine agrees with the reference: run by run, and with leaps in distribution.
+"""Tests that the engine plays the runs of the reference on graphs.
 
 The loop of the engine also runs in plain Python, so most tests need no compilation.
 """
@@ -113,10 +113,11 @@ def play_plain(policy, problem, feedback, horizon, seed, runs=1, leap=False):
 def replay(policy, shows, feedback, horizon, seed, run):
     """Play a run of a reference policy with NumPy's streams; return (pulled arms, n_looks).
 
-    `shows` is the matrix of the graph, or a function of the stage that returns it. A stage takes one
-    normal number from the stream of rewards. What a pull shows comes from a stream that depends on
-    the stage and the pulled arm: first one number if the own reward may be hidden, then for each
-    other arm in order one number if the edge is not sure, and one reward if it shows.
+    `shows` is the matrix of the graph, or a function of the stage that returns the matrix. Each stage
+    takes one normal number from the stream of rewards. The shows of a pull come from a stream that
+    depends on the stage and the pulled arm. If the pull may hide its own reward, it takes a first
+    number. For each other arm in order, it then takes one number if the edge has a probability below
+    1, and one reward if the arm is shown.
     """
     reward_rng, look_rng, policy_rng = numpy_streams(seed, run)
     getattr(policy, "policy", policy).rng = policy_rng
@@ -175,7 +176,7 @@ LOOKS = {
 
 @pytest.mark.parametrize("name", REFERENCES)
 def test_runs_equal_the_reference_with_the_same_streams(name):
-    """Every pull and every look is the same, on ten graphs, without looks and with looks on top."""
+    """Compare all pulls and looks on ten graphs, without looks and with looks."""
     policy = get_policy(name)
     n_cases = 0
     for graph_name, shows in GRAPHS.items():
@@ -198,7 +199,7 @@ def test_runs_equal_the_reference_with_the_same_streams(name):
 
 
 def show_by_day(stage, pulled, arm):
-    """Show the own reward mostly, the neighbours by day, and all arms rarely by night."""
+    """Return the probability that a pull shows an arm, which depends on the time of day."""
     if pulled == arm:
         return 1 if stage % 3 else 0.5
     if stage % 10 < 5:
@@ -222,7 +223,7 @@ def test_runs_on_a_graph_that_varies_equal_the_reference(name, looks_name):
 
 @cache
 def make_recorder(*pulled_arms):
-    """Return a policy that pulls given arms in turn, and the list of everything it is told."""
+    """Return a policy that pulls given arms in turn, and a list that records all reports to it."""
     events = []
 
     def init(params, n_arms):
@@ -255,7 +256,7 @@ def record(pulled_arms, shows, looks=None, horizon=200, seed=5):
 
 
 def test_two_policies_see_the_same_shows_at_the_same_stage_and_arm():
-    """The policies have different histories, but what they see depends on stage and arm only."""
+    """The policies have different histories, but the shows depend on the stage and the arm only."""
     by_turns = record([0, 1, 2, 3, 4], RANDOM, looks=kb.passive(0.2))
     by_pairs = record([0, 2, 2, 4, 1], RANDOM, looks=kb.passive(0.2))
     common_stages = {t for t in range(1, 201) if t % 5 in {1, 3}}  # both pull arm 0, or both arm 2
@@ -294,9 +295,10 @@ def test_a_look_is_a_fresh_draw_even_of_an_arm_that_was_shown():
 
 @pytest.mark.parametrize("probability", [0.03, 0.2, 0.6])
 def test_shows_have_the_probabilities_of_the_graph(probability):
-    """Rows of 4 arms draw one number per edge, and rows of 12 arms skip edges with small probability.
+    """Check that the shows of each edge and the joint shows of two edges are binomial.
 
-    The number of shows of each edge is binomial, and so is the number of joint shows of two edges.
+    The engine draws one number per edge in a row with 4 other arms. In a row with 12 other arms, it
+    skips edges of small probability.
     With a random seed, a false alarm has probability at most 1e-5 in each of the 18 comparisons.
     """
     n_stages = 4000
@@ -370,7 +372,7 @@ def test_compiled_runs_on_a_graph_that_varies_equal_plain_python():
 
 @pytest.mark.slow
 def test_lazy_evaluation_makes_the_decisions_of_the_plain_formula():
-    """Compare with the same policy without an index; the engine then calls `pull` at every stage."""
+    """Compare UCB with the same policy without an index, whose `pull` is called at every stage."""
     horizon = 200 if IS_PLAIN_PYTHON else 5000
     policy = make_policy("ucb")
     for name in ("ring", "star", "redrawn", "random", "dim"):

@@ -90,11 +90,12 @@ def test_certified_blocks_are_played_as_certified(policy):
 
 
 def test_a_tight_certificate_fails_nearly_as_often_as_allowed():
-    """The pulled arm is constant and surely shows its rival, which trails by a narrow margin.
+    """The pulled arm has constant rewards and always shows its rival, which trails narrowly.
 
     The margin is a little less than z sqrt(n), where the bound on the rival's sum is sharp. The
-    certificate fails nearly as often as allowed, exp(-4), but not more often. The probability of a
-    false alarm is 1e-5. If the box did not contain the shows, every second block would fail.
+    certificate fails nearly as often as the allowed probability exp(-4), but not more often. The
+    probability of a false alarm is 1e-5. A certificate that ignored the shows would fail in every
+    second block.
     """
     policy, neg_log_p = kb.ftl(), 4.0
     z = float(stats.norm.isf(math.exp(-neg_log_p) / 2))
@@ -144,7 +145,7 @@ def test_which_policies_leap_on_a_graph():
 
 
 def test_rare_shows_do_not_prevent_leaps():
-    """The best arm is shown about once in a million pulls; a block ends at each of these shows."""
+    """The best arm is shown about once in a million pulls. A block ends at each such show."""
     problem = kb.gaussian(np.linspace(1, 0, 10))
     feedback = kb.graph(load_graph("erdos:1e-6", 10))
     start = time.process_time()
@@ -155,7 +156,10 @@ def test_rare_shows_do_not_prevent_leaps():
 
 @pytest.mark.parametrize("n_stages", [1, 100])
 def test_rare_edges_have_their_conditional_distribution(n_stages):
-    """Compare with Bernoulli variables given that one is 1; false alarms have probability 1e-5."""
+    """Compare the shows with Bernoulli variables, given that at least one of them is 1.
+
+    Each comparison has a false alarm with probability 1e-5.
+    """
     probabilities = [0.3, 0.0, 0.009, 0.004, 1.0, 0.006]
     graph = make_graph(kb.graph([probabilities] * 6, loops=True).shows, 6)
     looks = make_looks(kb.bandit(), np.zeros(6), 10)

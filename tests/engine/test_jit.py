@@ -372,7 +372,7 @@ def test_two_processes_can_compile_at_once(folder):
 @needs_jit
 @pytest.mark.parametrize("kernel", ["specialised", "generic"])
 def test_a_users_policy_is_never_loaded_from_a_stale_file(tmp_path, kernel):
-    """After an edit, the specialised kernel is compiled again; the generic kernel is reused."""
+    """After an edit, the specialised kernel is compiled again, but the generic kernel is reused."""
     folder = Folder(tmp_path, OWN_POLICY_SCRIPT.replace('"specialised"', f'"{kernel}"'))
     has_compiled, first_result = folder.run()
     assert has_compiled
@@ -464,7 +464,7 @@ def test_other_errors_in_a_callback_are_reported():
 
 
 def test_threads_that_compile_at_once_restore_the_hook():
-    """The second thread ends last, and must not restore the hook that the first thread had set."""
+    """The second thread ends last. It must not restore the hook that the first thread set."""
     original_hook = sys.unraisablehook
     second_has_entered, first_has_left = threading.Event(), threading.Event()
 
@@ -526,7 +526,7 @@ except Exception as error:
 @needs_jit
 @pytest.mark.parametrize("decorator", ["njit", "jit"])
 def test_recursive_functions_are_cached_safely_or_rejected(tmp_path, decorator):
-    """The second process loads the code of the first; before, this ended in a segmentation fault."""
+    """The second process loads the code of the first process, which crashed earlier versions."""
     environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path)}
     for n_cache_hits in (0, 1):
         process = subprocess.run(

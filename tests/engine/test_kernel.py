@@ -78,7 +78,7 @@ def test_a_policy_with_a_replaced_function_has_no_generic_kernel():
 
 @pytest.mark.parametrize("parameters", [(1.5, 5, True), (2.0, -1, False), (0.1, 2**40, True)])
 def test_a_formula_gets_its_parameters(parameters):
-    """Python and the generic kernel see the same parameters, with the same types."""
+    """The formula gets parameters of the same types in Python and in the generic kernel."""
     own_policy = kb.index_policy(
         "own", width_index, **dict(zip(("c", "power", "wide"), parameters, strict=True))
     )
@@ -253,7 +253,7 @@ def test_the_background_process_ends_with_the_work(monkeypatch):
 
 
 def test_collected_jobs_are_compiled_in_the_background(monkeypatch, tmp_path):
-    """This process compiles nothing itself, waits for the kernels and returns the same results."""
+    """This process compiles no kernel. It waits for the kernels and returns the same results."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))  # an empty cache
     feedback = kb.active(lambda stage: 0.2 + 0.1)
     own_policy = kb.index_policy(
@@ -282,7 +282,7 @@ def test_collected_jobs_are_compiled_in_the_background(monkeypatch, tmp_path):
     with kernels.compile_kernels_for(jobs):  # everything is compiled already
         assert not background._compiling
     monkeypatch.setattr(Kernel, "is_ready", lambda kernel: False)
-    with kernels.compile_kernels_for(jobs):  # if the processes are killed, no job waits for them
+    with kernels.compile_kernels_for(jobs):  # jobs do not wait for killed processes
         for process in background._compiling.values():
             process.kill()
         repeated_data = play()
@@ -291,7 +291,7 @@ def test_collected_jobs_are_compiled_in_the_background(monkeypatch, tmp_path):
 
 
 def test_without_a_writable_cache_nothing_is_compiled_in_the_background(monkeypatch, tmp_path):
-    """A background process stops if it cannot store a kernel; no job may wait for such a kernel."""
+    """A background process stops if it cannot store a kernel, which no job could load."""
     monkeypatch.setattr(background, "cache_folder", lambda: tmp_path)
     for is_stored, expected_payloads in ((False, [1]), (True, [1, 2, 3])):
         compiled_payloads = []
@@ -311,7 +311,7 @@ def test_without_a_writable_cache_nothing_is_compiled_in_the_background(monkeypa
 
 
 @pytest.mark.parametrize("n_cores", [1, 2, 4])
-def test_long_work_is_compiled_ahead_into_a_specialised_kernel(monkeypatch, n_cores):
+def test_long_work_compiles_specialised_kernels_in_the_background(monkeypatch, n_cores):
     monkeypatch.setattr(Kernel, "is_ready", lambda kernel: False)
     kernel_batches = []
     monkeypatch.setattr(

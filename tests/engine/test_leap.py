@@ -79,8 +79,8 @@ def test_the_binomial_upper_bound_for_extreme_arguments():
 def test_the_deviation_bound_of_gaussian_sums_is_valid():
     """A Gaussian walk W satisfies P(max_{k <= n} W_k >= z sqrt(n)) <= exp(-neg_log_p).
 
-    Here z is `normal_quantile(neg_log_p)`. The probability is not much smaller than this bound,
-    because the bound is exact in continuous time.
+    Here z is `normal_quantile(neg_log_p)`. The bound is exact in continuous time, so the probability
+    is not much smaller than the bound.
     """
     rng = np.random.default_rng(5)
     walk_maxima = np.cumsum(rng.standard_normal((20_000, 400)), axis=1).max(axis=1)
@@ -216,9 +216,9 @@ def draw_binomials(n, p, size, seed=3):
 @pytest.mark.parametrize("n", [50, 10**4, 10**6, 10**6 + 1, 10**7, 10**9, 10**12, 10**15])
 @pytest.mark.parametrize("p", [1e-3, 0.1, 0.5, 0.97])
 def test_binomial_numbers_have_the_binomial_distribution(n, p):
-    """The randomised probability integral transform gives uniform numbers.
+    """The randomised probability integral transform of the numbers is uniform.
 
-    There are 64 tests, two for each case; the probability of a false alarm is 1e-4 in total.
+    There are 64 tests, two for each case. The probability of a false alarm is 1e-4 in total.
     """
     k = draw_binomials(n, p, 20_000)
     assert k.min() >= 0
@@ -240,7 +240,7 @@ def test_binomial_numbers_have_the_binomial_distribution(n, p):
 def test_rare_successes_among_many_trials_are_poisson(p):
     """The drawn numbers have practically a Poisson distribution.
 
-    There are three tests; the probability of a false alarm is 1e-4 in total.
+    There are three tests. The probability of a false alarm is 1e-4 in total.
     """
     k = draw_binomials(10**15, p, 20_000)
     u = np.random.default_rng(1).random(k.size)
@@ -253,7 +253,7 @@ def test_rare_successes_among_many_trials_are_poisson(p):
 def test_halving_is_exact(n, p, monkeypatch):
     """Halving the number of trials down to single trials, in plain Python, keeps the distribution.
 
-    There are four tests; the probability of a false alarm is 1e-4 in total.
+    There are four tests. The probability of a false alarm is 1e-4 in total.
     """
     monkeypatch.setitem(binomial.__globals__, "EXACT_BINOMIAL", 1)
     rng = np.random.default_rng(9)
@@ -315,7 +315,7 @@ FEEDBACKS = {
 UNFAIR_FEEDBACKS = {
     "never the best",
     "rarely the best",
-}  # looks with which an earlier kibitzer had linear regret
+}  # weights of looks for which an earlier kibitzer had linear regret
 CASES = [
     (policy, feedback, reward_letter)
     for policy, (_, reward_letters) in POLICIES.items()
@@ -334,7 +334,7 @@ N_COMPARISONS = 9  # regret at two stages, pulls and looks of three arms, one ch
 
 
 def simulate_leap_case(policy, feedback, reward_letter):
-    """Return the leaps of a case, with the shared generic kernel if the policy has one."""
+    """Simulate a case with leaps, in the generic kernel if the policy has one."""
     kernel = "generic" if POLICIES[policy][0]().rule else "specialised"
     return simulate_case(policy, feedback, reward_letter, "leap", kernel)
 
@@ -389,7 +389,7 @@ LEAPING_CASES = [case for case in CASES if case[:2] != ("ucb_second", "active") 
 
 
 def test_the_compared_runs_do_leap():
-    """Nearly all runs of the previous test leap; a run that leaps has a positive error."""
+    """Check that nearly all runs of the previous test leap, which gives them a positive error."""
     for case in LEAPING_CASES:
         leap_data = simulate_leap_case(*case)
         assert float((leap_data.error > 0).mean()) > 0.9, case
@@ -437,7 +437,7 @@ def get_compiled_trials(policy):
 
 @pytest.mark.parametrize("policy", TRIAL_POLICIES)
 def test_certified_blocks_are_played_as_certified(policy):
-    """No certificate fails, with or without noise.
+    """Check that no certificate fails, for rewards with and without noise.
 
     The number of blocks is large enough to detect certificates that fail at a rate of 1e-4.
     """
@@ -456,7 +456,10 @@ def test_certified_blocks_are_played_as_certified(policy):
 
 @pytest.mark.parametrize("policy", TRIAL_POLICIES)
 def test_loose_certificates_fail_no_more_often_than_allowed(policy):
-    """A certificate relies on 2K + 2 = 10 bounds; here each fails with probability at most e^-3."""
+    """Check the rate of failures if each bound may fail with probability e^-3.
+
+    A certificate relies on 2K + 2 = 10 bounds for K = 4 arms.
+    """
     play, max_failure_rate = get_compiled_trials(policy), 10 * math.exp(-3)
     for history in (
         ANY_HISTORY,
@@ -488,11 +491,11 @@ ATTACKS = {  # means, sds, the arm with the narrow margin, the sign of the margi
 @pytest.mark.parametrize("attack", ATTACKS)
 @pytest.mark.parametrize("neg_log_p", [4.0, 5.0])
 def test_tight_certificates_fail_nearly_as_often_as_allowed(attack, neg_log_p):
-    """One arm leads by a little less than z sqrt(n), where the reflection principle is sharp.
+    """Check certificates where one arm leads or trails by a little less than z sqrt(n).
 
-    The certificates fail nearly as often as allowed (exp(-neg_log_p)) but not more often. The
-    probability of a false alarm is 1e-4 over all cases; a quantile that is a tenth too small
-    would be detected.
+    The reflection principle is sharp at this margin. The certificates fail nearly as often as the
+    allowed probability exp(-neg_log_p), but not more often. The probability of a false alarm is 1e-4
+    over all cases. The test would detect a quantile that is a tenth too small.
     """
     means, sds, narrow_arm, sign, feedback = ATTACKS[attack]
     z = float(stats.norm.isf(math.exp(-neg_log_p) / 2))
@@ -544,7 +547,7 @@ def check_counts_add_up(data, problem, horizon, paid=False):
 def test_counts_add_up_at_huge_horizons(horizon):
     for feedback in (kb.bandit(), kb.passive(0.1), kb.active(kb.every(10))):
         if feedback.observer == "bandit" and horizon > 10**15:
-            continue  # leads are below the precision of a float there; see docs/leap.md
+            continue  # leads are below the precision of a float; see docs/leap.md
         data = simulate_leaps(FOUR_ARMS, feedback, kb.ucb(), horizon, runs=2)
         check_counts_add_up(data, FOUR_ARMS, horizon)
         assert (data.error > 0).all()
@@ -677,9 +680,9 @@ def test_paid_looks_are_counted_at_each_stage():
 
 
 def test_the_price_of_each_look_is_in_the_curve():
-    """The gaps are so large that the regret is deterministic.
+    """Check the regret of paid looks for gaps so large that the regret is deterministic.
 
-    After one pull of each arm all pulls go to arm 0, and looks go to the arms in turn.
+    After one pull of each arm, all pulls go to arm 0. Looks go to the arms in turn.
     """
     problem = kb.gaussian([10, 0, 0], sd=0.1)
     stages = np.unique(np.geomspace(3, 10**6, 300).astype(int))
@@ -706,7 +709,7 @@ def test_looks_in_turn_are_reported_in_turn():
 
 @pytest.mark.parametrize("rate", [0.0, 0.02])
 def test_a_leap_ends_with_the_hold_of_the_pulled_arm(rate):
-    """Arm 1 has the largest index, is pulled, and is held for 99 more observations."""
+    """Arm 1 has the largest index. It is pulled, and held for 99 more observations."""
     policy = kb.kibitzer()
     params, state, stage = policy.params, policy.init(policy.params, 3), 10**12
     for arm, n, mean in ((0, 10**12 - 2000, 0.0), (1, 1000, -0.095), (2, 1000, -0.6)):

@@ -1,4 +1,4 @@
-"""The engine agrees with plain Python: run by run with the same streams, and in distribution."""
+"""Tests that the engine plays the runs of plain Python and has the same distribution of results."""
 
 import threading
 import time
@@ -56,8 +56,9 @@ REFERENCES = {
 def replay(name, feedback, horizon, seed, run):
     """Play a run in plain Python with NumPy's streams; return (n_pulls, n_looks).
 
-    Each pull takes one normal number from the stream of rewards, for any arm. Each arrival takes the
-    gap to the next arrival from the stream of looks, and each look takes an arm and a reward.
+    Each pull takes one normal number from the stream of rewards. Each arrival takes the waiting time
+    until the next arrival from the stream of looks. Each look takes an arm and a reward from the
+    stream of looks.
     """
     reward_rng, look_rng, policy_rng = numpy_streams(seed, run)
     policy = REFERENCES[name](len(MEANS))
@@ -141,8 +142,8 @@ DISTRIBUTION_CASES = [
 ]
 
 
-def rescale(scale, draw):
-    """Return a function that draws rewards in units of the scale, as a policy receives them."""
+def make_scaled_draw(scale, draw):
+    """Return a function that draws rewards in units of the scale, which a policy receives."""
     return lambda arm, rng: draw(arm, rng) / scale
 
 
@@ -162,7 +163,7 @@ def test_runs_have_the_distribution_of_the_reference(name, reference_options, fe
     for _ in range(n_reference_runs):
         policy = REFERENCES[name](len(MEANS))
         policy.rng = rng
-        draw = rescale(make_problem(MEANS).scale, getattr(reference, rewards)(MEANS))
+        draw = make_scaled_draw(make_problem(MEANS).scale, getattr(reference, rewards)(MEANS))
         reference_runs.append(reference.play(policy, draw, MEANS, horizon, rng, **reference_options))
     regrets = np.round([regrets for regrets, _, _ in reference_runs], 9)
     assert stats.ks_2samp(regrets, np.round(result.regret[:, -1], 9), method="asymp").pvalue > 1e-6
@@ -287,7 +288,7 @@ def test_the_first_stages_pull_each_arm_once_in_order():
 
 
 def test_empirical_arms_pay_their_values():
-    """Arms have one, two and three values; follow the leader always prefers the third arm."""
+    """The arms have one, two and three values. Follow the leader always prefers the third arm."""
     problem = empirical([[1.0], [0.0, 0.5], [2.0, 3.0, 4.0]])
     result = play_runs(make_policy("ftl"), problem, bandit(), horizon=50, runs=5)
     np.testing.assert_array_equal(result.n_pulls, [[1, 1, 48]] * 5)

@@ -108,7 +108,7 @@ def test_using_kibitz_changes_no_attribute_of_numba(tmp_path):
 
 
 def test_the_snapshots_detect_replaced_attributes(tmp_path):
-    """The snapshots detect the three patches of earlier versions, and a patch of a module."""
+    """The snapshots detect the three attributes that earlier versions replaced, and a module name."""
     script = "".join(map(dedent, (SNAPSHOT_SCRIPT, NUMBA_SCRIPT)))
     script += dedent(
         """

@@ -1,4 +1,4 @@
-"""Compiled functions also run in plain Python, in workers and without numba's private parts."""
+"""Tests that functions run in plain Python, in workers and without numba's private parts."""
 
 import os
 import subprocess
@@ -159,10 +159,10 @@ def test_numbers_do_not_depend_on_private_parts_of_numba(tmp_path):
 
 @needs_jit
 def test_functions_that_share_parts_with_a_kernel_still_compile(tmp_path):
-    """Functions that a kernel contains can also be linked into other compiled functions.
+    """Functions that a kernel contains can be linked into other compiled functions, too.
 
-    These functions are compiled before the kernel, after it and in other threads, and when an index
-    calls a compiled function of the user.
+    The script compiles `arrays` in another thread while the kernel is compiled, and again afterwards.
+    The index calls `half`, a compiled function of the user.
     """
     output = run_script(
         """

@@ -92,7 +92,7 @@ def test_kibitz_and_numpy_draw_from_the_same_state():
 
 @pytest.mark.parametrize("n", [1, 2, 50])
 def test_seeds_have_the_same_layout_for_any_number_of_runs(n):
-    """With a different memory layout, numba would see a different type and compile the loop again."""
+    """Another memory layout would be another type for numba, which would compile the loop again."""
     assert numba.typeof(kibitz_rng.make_seeds(1, 0, n)) == numba.types.uint64[:, ::1]
 
 

@@ -1,9 +1,9 @@
 """Cached kernels of one process do not clash with new kernels of another process.
 
-numba distinguishes functions of the same name by a number, which is part of the symbol and counts
-from 1 in each process. The symbols of two processes can therefore be equal. In earlier versions, a
-cached policy was then silently played with the index of a policy that had just been compiled. Now all
-symbols of a kernel except its entry points are internal.
+numba distinguishes functions of the same name by a number in the symbol, which counts from 1 in each
+process. Two processes can therefore create equal symbols. In earlier versions, a cached policy could
+then silently use the index of a policy that had just been compiled. Now all symbols of a kernel are
+internal, except for its entry points.
 """
 
 import os
@@ -110,7 +110,7 @@ IS_OLD_NUMBA = tuple(map(int, numba.__version__.split(".")[:2])) < (0, 65)
     ],
 )
 def test_equal_symbols_clash_only_without_internal_linkage(tmp_path, linkage):
-    """Two kernels contain a function with the same name, type and number; one kernel is cached."""
+    """Two kernels contain a function with the same name, type and number. One kernel is cached."""
     (result_of_1,), _ = run_kernels(tmp_path / "one", linkage, "1")
     (result_of_5,), _ = run_kernels(tmp_path / "other", linkage, "5")
     assert abs(int(result_of_5) - int(result_of_1)) > 1000

@@ -1,6 +1,6 @@
-"""An index with two factors is computed from tables and equals its formula.
+"""Tests that tables of the two factors of an index give the same index as its formula.
 
-tests/policies/test_contract.py tests the same for each policy and feedback: it compares the generic
+tests/policies/test_contract.py tests this for each policy and feedback: it compares the generic
 kernel, which calls the formula, with the specialised kernel, which uses tables.
 """
 
@@ -74,7 +74,7 @@ def test_tables_contain_the_values_of_the_factors():
 
 @pytest.mark.parametrize("looks", [1, 3, 1000])
 def test_a_table_is_long_enough_for_every_count(looks):
-    """An arm may be pulled once and looked at `looks` times at every stage."""
+    """At every stage, an arm can get one pull and `looks` looks."""
     longest_horizon = max(h for h in range(1, 2**17) if table_size(h, looks) <= MAX_TABLE_SIZE)
     for horizon in (1, 2, 3, 31, 32, 33, longest_horizon):
         assert horizon * (1 + looks) + 1 < table_size(horizon, looks) <= MAX_TABLE_SIZE

@@ -19,10 +19,10 @@ from kibitz.evaluation.bayes_optimal import (
 pytestmark = pytest.mark.slow
 
 
-def brute_force(horizon, every=None, mutant=None):
-    """Return the largest expected reward as an exact fraction, directly from the definition.
+def compute_by_brute_force(horizon, every=None, mutant=None):
+    """Return the largest expected reward as an exact fraction, by its recursive definition.
 
-    The mutant "never" is a wrong version that ignores all looks.
+    The mutant "never" is a wrong version without looks.
     """
 
     @cache
@@ -63,12 +63,12 @@ def brute_force(horizon, every=None, mutant=None):
     ("horizon", "every"), list(itertools.product([1, 2, 3, 5, 8], [None, 1, 2, 3]))
 )
 def test_value_equals_brute_force(horizon, every):
-    exact_value = brute_force(horizon, every)
+    exact_value = compute_by_brute_force(horizon, every)
     result = bayes_optimal(horizon, every)
     assert result.reward == pytest.approx(float(exact_value), rel=1e-13)
     assert result.regret == pytest.approx(float(Fraction(2, 3) * horizon - exact_value), abs=1e-12)
     if every == 1 and horizon > 2:  # with at most two stages, a look comes too late to help
-        assert brute_force(horizon, every, "never") < exact_value
+        assert compute_by_brute_force(horizon, every, "never") < exact_value
 
 
 def test_value_without_looks_is_the_published_value():
@@ -96,8 +96,8 @@ def test_more_looks_help_and_a_look_at_the_last_stage_does_not():
 
 
 @pytest.mark.parametrize("every", [None, 1, 2])
-def test_decisions_attain_the_value(every):
-    """Enumerate all outcomes of the policy and compare its reward with the value."""
+def test_decisions_attain_the_optimal_reward(every):
+    """Compare the expected reward of the decisions, over all outcomes, with the optimal reward."""
     horizon = 4
 
     def expected_reward(stage, counts):
@@ -129,7 +129,7 @@ def test_decisions_attain_the_value(every):
     assert expected_reward(1, ((1, 1), (1, 1))) == pytest.approx(bayes_optimal(horizon, every).reward)
 
 
-def test_arms_are_interchangeable():
+def test_exchanged_arms_give_exchanged_decisions():
     decision = bayes_optimal(20, 3, stage=5, seen=((2, 1), (1, 1)))
     mirrored_decision = bayes_optimal(20, 3, stage=5, seen=((1, 1), (2, 1)))
     assert decision.reward == pytest.approx(mirrored_decision.reward, rel=1e-13)
@@ -146,7 +146,7 @@ def test_the_mean_of_the_larger_of_two_rates_agrees_with_samples():
 
 
 def make_constant_policy():
-    """Return a policy that pulls each arm once, then always arm 0.
+    """Return a policy that pulls each arm once and then always pulls arm 0.
 
     A pull of a fixed arm costs E(max(μ_1, μ_2) − μ_1) = 1/6 on average.
     """
@@ -199,7 +199,7 @@ NOTHING_SEEN = ((0, 0), (0, 0))
 
 
 def test_optimum_is_computed_stage_by_stage():
-    """Python regains control after each stage, so Ctrl-C interrupts the computation."""
+    """Python gets control back after each stage, so Ctrl-C interrupts the computation."""
     shares = []
     solve_with_progress(30, None, 1, NOTHING_SEEN, lambda label, share: shares.append(share))
     assert len(shares) == 29
@@ -213,7 +213,7 @@ def test_optimum_is_computed_stage_by_stage():
 
 
 def test_a_long_stage_is_computed_in_parts(monkeypatch):
-    """Ctrl-C has no effect during a compiled call, so no call computes all of a long stage."""
+    """Ctrl-C has no effect during a compiled call, so each call computes a part of a long stage."""
     n_rows = []
 
     def count_rows(function, **options):

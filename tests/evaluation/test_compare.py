@@ -126,7 +126,10 @@ def test_the_bootstrap_agrees_with_a_loop():
 
 
 def test_intervals_contain_a_skewed_mean_with_about_their_probability():
-    """The false-alarm probability is below 1e-6: 95 % of 2000 samples have an error of 0.5 %."""
+    """The coverage of 2000 intervals at level 95 % has a standard error of 0.5 %.
+
+    The probability of a false alarm is below 1e-6.
+    """
     rng = np.random.default_rng(5)
     samples = rng.exponential(size=(2000, 20)) - 1
     low, high = bootstrap_t(samples, 0.95, 999)
@@ -139,7 +142,8 @@ def test_intervals_contain_a_skewed_mean_with_about_their_probability():
 def test_equal_policies_are_rarely_called_different():
     """Under the null hypothesis, any of 5 comparisons is rejected with probability at most 5 %.
 
-    The false-alarm probability is below 1e-4: the share of 400 trials has an error of 1.1 %.
+    The share of rejections in 400 trials has a standard error of 1.1 %. The probability of a false
+    alarm is below 1e-4.
     """
     rng = np.random.default_rng(6)
     n_rejected = {"p_mean": 0, "p_mean_holm": 0, "p_sign_holm": 0}
@@ -203,7 +207,7 @@ def test_a_league_can_be_compared():
     league = kibitz.league(policies, problems=3, horizon=50, runs=4, seed=1)
     assert league["final_regret"].dims == ("policy", "setting", "run")
     assert league.sizes == {"policy": 2, "setting": 15, "run": 4}
-    assert (league["ratio"].diff("policy") >= 0).all()  # the best policy is the first
+    assert (league["ratio"].diff("policy") >= 0).all()  # the best policy comes first
     table = kibitz.compare(league, baseline="ftl")
     assert (table.attrs["unit"], table.attrs["n_units"]) == ("problem", 3)
     by_problem = league["final_regret"].mean("run").groupby("problem").mean()

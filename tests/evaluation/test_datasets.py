@@ -30,7 +30,7 @@ def write(folder, rows):
 
 @pytest.fixture
 def small_file(tmp_path):
-    """Return a file with three tests, of which the third has too few clicks to be selected."""
+    """Return a file with four tests. Test 3 has too few clicks, and test 4 has a single arm."""
     rows = [(1, 0, 900, 40), (1, 1, 950, 60), (2, "a", 800, 30), (2, "b", 800, 50), (2, "c", 700, 20)]
     return write(tmp_path, [*rows, (3, 0, 100, 3), (3, 1, 100, 5), (4, 0, 100, 50)])
 
@@ -56,7 +56,7 @@ def test_problems_are_drawn_near_the_observed_rates(small_file):
 
 
 def test_selection_is_a_prefix(small_file):
-    """A smaller number of tests selects the first of the larger selection."""
+    """A smaller selection of tests is the beginning of a larger selection."""
     assert (
         list(draw_problems(read_tests(small_file), 1))
         == list(draw_problems(read_tests(small_file)))[:1]
@@ -89,7 +89,10 @@ def test_missing_column_and_small_tests_raise(tmp_path):
 
 @pytest.mark.slow
 def test_scores_agree_with_a_recomputation_from_single_simulations(small_file):
-    """Shares and ratios follow from the regrets that `simulate` returns; the intervals hold them."""
+    """Compare shares and ratios with the regrets that `simulate` returns.
+
+    The intervals must contain the shares.
+    """
     problems = draw_problems(read_tests(small_file))
     policies = {
         "kibitzer:rewards=bernoulli": kibitz.kibitzer(rewards="bernoulli"),

@@ -38,10 +38,10 @@ NOISE = np.random.default_rng(3).normal(0, 0.05, (12, RUNS))
 def make_league(table, means=(0.0, -1.0), looks=("active", "active"), common=True):
     """Return the data of a league with one problem.
 
-    `table` maps each policy to its mean regrets in two settings, with the rates 0 and 1 of looks.
-    `looks` is the kind of looks in each setting, "active" or "unfair"; `means` are the means of the
-    arms. With `common`, the runs of all policies share most of their noise, as with common random
-    numbers.
+    `table` maps each policy to its mean regrets in two settings, which have the rates 0 and 1 of
+    looks. `means` contains the means of the arms. `looks` contains the kind of looks in each setting:
+    "active" or a kind of unfair looks. If `common` is true, the runs of all policies share most of
+    their noise, as with common random numbers.
     """
     regret = []
     for p, values in enumerate(table.values()):
@@ -103,7 +103,7 @@ def test_unfair_looks_are_reported_apart_from_active_looks():
     ],
 )
 def test_unfair_weights(kind, weights):
-    """Two of the five arms are best, and two are worst."""
+    """Check the weights for a problem in which two of the five arms are best and two are worst."""
     values = unfair_weights(kind, np.array([0, 0.5, 1, 0, 1]))
     assert values.tolist() == pytest.approx(weights)
     assert values.sum() == pytest.approx(1, abs=1e-15)
@@ -259,7 +259,7 @@ def test_invalid_arguments_raise(options, message):
 
 @pytest.mark.parametrize("option", [{"keep": "summary"}, {"stages": [3]}, {"n_arms": 4}])
 def test_other_options_raise_type_error(option):
-    """A summary would count its statistics as runs."""
+    """`league` rejects `keep="summary"`, because it would count the statistics as runs."""
     (name,) = option
     with pytest.raises(TypeError, match=f"got an unexpected keyword argument '{name}'"):
         kibitz.league([ftl()], problems=1, horizon=10, runs=2, seed=1, **option)

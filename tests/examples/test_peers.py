@@ -1,4 +1,4 @@
-"""Policies of other libraries play here; the tests are skipped where a library is not installed."""
+"""Tests of policies of other libraries. A test is skipped if its library is not installed."""
 
 import importlib.util
 import warnings
@@ -29,7 +29,7 @@ def load_policy(library):
     spec = importlib.util.spec_from_file_location(path.stem, path)
     module = importlib.util.module_from_spec(spec)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # warnings of the library
+        warnings.simplefilter("ignore")  # the library may issue warnings
         spec.loader.exec_module(module)
     return module.policy
 
@@ -41,11 +41,11 @@ def test_every_example_is_tested():
 @pytest.mark.parametrize("library", PEERS)
 @pytest.mark.filterwarnings("ignore")
 def test_a_policy_of_another_library_has_the_regret_of_ours(library, monkeypatch):
-    """The paired difference is within six standard errors; other processes play the same runs.
+    """The mean paired difference is within six standard errors of 0.
 
-    With a random seed, Student's t with 11 degrees of freedom exceeds 6 with probability 9e-5.
-
-    Both policies have the same formula but order the first pulls and break ties differently.
+    With a random seed, the test fails with probability 9e-5, by Student's t with 11 degrees of
+    freedom. Both policies have the same formula, but order the first pulls and break ties
+    differently. Other processes play the same runs.
     """
     policy, ours = load_policy(library), PEERS[library]
     problem, feedback = kb.gaussian([1.5, 1.0, 0.0]), kb.passive(0.1)

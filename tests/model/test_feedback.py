@@ -43,15 +43,15 @@ def draw_arms(draw_look_arm, looks, stage, rng, out):
 
 
 @cache
-def functions(feedback):
-    """Return the two compiled functions of a feedback model: next arrival, and arm of a look."""
+def get_functions(feedback):
+    """Return the compiled functions that draw the next arrival and the arm of a look."""
     return make_look_functions(feedback)
 
 
-def arrivals(feedback, horizon, seed=0):
+def find_arrivals(feedback, horizon, seed=0):
     """Return the stages at which looks arrive."""
     out = np.zeros(horizon + 1, np.int64)
-    next_arrival, _ = functions(feedback)
+    next_arrival, _ = get_functions(feedback)
     looks = make_looks(feedback, GAPS, horizon)
     n = list_arrivals(next_arrival, looks, horizon, np.random.default_rng(seed), out)
     return out[:n]
@@ -60,7 +60,7 @@ def arrivals(feedback, horizon, seed=0):
 def count_arms(feedback, n, seed=0, stage=1, horizon=100):
     """Return how many of n looks of a passive observer go to each arm."""
     out = np.zeros(n, np.int64)
-    _, draw_look_arm = functions(feedback)
+    _, draw_look_arm = get_functions(feedback)
     draw_arms(
         draw_look_arm, make_looks(feedback, GAPS, horizon), stage, np.random.default_rng(seed), out
     )
@@ -84,13 +84,13 @@ def fits_weights(counts, weights):
 
 @pytest.mark.parametrize("rate", [1e-3, 0.1, 0.5, 0.99])
 def test_random_arrivals_have_the_given_rate(rate):
-    n = len(arrivals(active(rate), 20_000, seed=1))
+    n = len(find_arrivals(active(rate), 20_000, seed=1))
     assert stats.binomtest(n, 20_000, rate).pvalue > 1e-6
 
 
 @pytest.mark.parametrize("rate", [0.1, 0.6])
 def test_waiting_times_of_random_arrivals_are_geometric(rate):
-    gaps = np.diff(arrivals(active(rate), 20_000, seed=2), prepend=0)
+    gaps = np.diff(find_arrivals(active(rate), 20_000, seed=2), prepend=0)
     longest_wait = int(gaps.max())
     last_bin = int(stats.geom.ppf(0.99, rate))
     counts = np.bincount(np.minimum(gaps, last_bin), minlength=longest_wait)[1 : last_bin + 1]
@@ -100,35 +100,35 @@ def test_waiting_times_of_random_arrivals_are_geometric(rate):
 
 
 def test_arrivals_are_as_likely_at_the_first_stage_as_later():
-    n_first = sum(1 in arrivals(active(0.3), 1, seed) for seed in range(2000))
+    n_first = sum(1 in find_arrivals(active(0.3), 1, seed) for seed in range(2000))
     assert stats.binomtest(n_first, 2000, 0.3).pvalue > 1e-6
 
 
 def test_rate_1_gives_a_look_at_every_stage():
-    assert arrivals(active(1.0), 50).tolist() == list(range(1, 51))
+    assert find_arrivals(active(1.0), 50).tolist() == list(range(1, 51))
 
 
 def test_rate_0_gives_no_looks():
     for feedback in (active(0.0), active(0), bandit(), active([0.0] * 50), active(1e-300)):
-        assert arrivals(feedback, 50).size == 0
+        assert find_arrivals(feedback, 50).size == 0
 
 
 @given(st.integers(1, 40), st.integers(1, 90), st.integers(1, 100))
 def test_periodic_arrivals_are_exact(n, first, horizon):
-    stages = arrivals(active(every(n, first=first)), horizon)
+    stages = find_arrivals(active(every(n, first=first)), horizon)
     assert stages.tolist() == list(range(first, horizon + 1, n))
 
 
 @given(st.integers(1, 40))
 def test_periodic_arrivals_begin_after_one_period(n):
-    assert arrivals(active(every(n)), 100).tolist() == list(range(n, 101, n))
+    assert find_arrivals(active(every(n)), 100).tolist() == list(range(n, 101, n))
 
 
 def test_a_list_of_rates_has_one_rate_per_stage():
     rates = np.array([0.0, 1.0, 0.3, 0.8, 0.0, 1.0])
     counts = np.zeros(6, int)
     for seed in range(1000):
-        counts[arrivals(active(rates), 6, seed) - 1] += 1
+        counts[find_arrivals(active(rates), 6, seed) - 1] += 1
     assert counts[[0, 4]].tolist() == [0, 0]
     assert counts[[1, 5]].tolist() == [1000, 1000]
     assert stats.binomtest(int(counts[2]), 1000, 0.3).pvalue > 1e-6
@@ -145,7 +145,7 @@ FALLING_FEEDBACK = active(falling)
 def test_rate_can_be_a_function_of_the_stage():
     counts = np.zeros(12, int)
     for seed in range(1000):
-        counts[arrivals(FALLING_FEEDBACK, 12, seed) - 1] += 1
+        counts[find_arrivals(FALLING_FEEDBACK, 12, seed) - 1] += 1
     assert counts[:3].tolist() == [1000] * 3
     for stage in range(4, 13):
         assert stats.binomtest(int(counts[stage - 1]), 1000, 3 / stage).pvalue > 1e-6
@@ -153,12 +153,14 @@ def test_rate_can_be_a_function_of_the_stage():
 
 def test_list_and_function_with_the_same_rates_give_the_same_arrivals():
     rates = [falling(stage) for stage in range(1, 201)]
-    np.testing.assert_array_equal(arrivals(active(rates), 200, 3), arrivals(FALLING_FEEDBACK, 200, 3))
+    np.testing.assert_array_equal(
+        find_arrivals(active(rates), 200, 3), find_arrivals(FALLING_FEEDBACK, 200, 3)
+    )
 
 
 def test_arrival_stages_do_not_overflow():
     looks = make_looks(active(1e-18), GAPS, 10)
-    next_arrival, _ = functions(active(1e-18))
+    next_arrival, _ = get_functions(active(1e-18))
     for seed in range(20):
         assert 10 < find_next(next_arrival, looks, 0, 10, np.random.default_rng(seed)) <= NEVER
 

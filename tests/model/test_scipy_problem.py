@@ -1,4 +1,4 @@
-"""Problems with SciPy distributions draw from these distributions, up to the stated error."""
+"""Tests that problems with SciPy distributions draw from them, up to the stated error."""
 
 import json
 import math
@@ -35,9 +35,11 @@ def make_problem(distribution):
 
 @pytest.mark.parametrize("distribution", CONTINUOUS, ids=lambda d: d.dist.name)
 def test_the_distribution_function_is_within_the_stated_error(distribution):
-    """Compare at many points in all cells of the table and in the far tails."""
+    """Compare distribution functions at points in all cells of the table and in the far tails."""
     problem = make_problem(distribution)
-    u = np.concatenate([np.arange(0.5, 2**16) / 2**16, tails(), 1 - tails()])
+    u = np.concatenate(
+        [np.arange(0.5, 2**16) / 2**16, list_tail_probabilities(), 1 - list_tail_probabilities()]
+    )
     quantiles = np.array([problem.quantile(0, level) for level in u])
     errors = np.abs(distribution.cdf(quantiles) - u)
     assert errors.max() <= MAX_ERROR
@@ -45,7 +47,7 @@ def test_the_distribution_function_is_within_the_stated_error(distribution):
         assert errors.max() <= 5e-7
 
 
-def tails():
+def list_tail_probabilities():
     """Return small probabilities down to the smallest probability in a table."""
     return np.geomspace(2 * MIN_TAIL, 1e-3, 200)
 
@@ -54,8 +56,8 @@ def tails():
 def test_tails_have_the_right_probability(distribution):
     """The relative error of small tail probabilities is below 0.001."""
     problem = make_problem(distribution)
-    quantiles = np.array([problem.quantile(0, 1 - tail) for tail in tails()])
-    np.testing.assert_allclose(distribution.sf(quantiles), tails(), rtol=1e-3)
+    quantiles = np.array([problem.quantile(0, 1 - tail) for tail in list_tail_probabilities()])
+    np.testing.assert_allclose(distribution.sf(quantiles), list_tail_probabilities(), rtol=1e-3)
 
 
 @pytest.mark.parametrize("distribution", DISCRETE, ids=lambda d: d.dist.name)
@@ -63,7 +65,7 @@ def test_a_discrete_distribution_is_exact(distribution):
     problem = make_problem(distribution)
     levels, values = problem.levels[0], problem.values[0]
     widths, jumps = np.diff(levels), np.diff(values)
-    assert np.all((widths > 0) != (jumps > 0))  # each cell is constant, or a jump
+    assert np.all((widths > 0) != (jumps > 0))  # each cell is either a constant piece or a jump
     probabilities = widths[widths > 0]
     np.testing.assert_allclose(
         probabilities, distribution.pmf(values[:-1][widths > 0]), rtol=1e-6, atol=1e-12
@@ -82,7 +84,7 @@ def test_a_list_of_values_may_have_fractions_and_an_offset():
 
 @pytest.mark.parametrize("distribution", [stats.gamma(1e-3), stats.beta(0.01, 0.01)])
 def test_quantiles_beyond_floating_point_numbers_are_rounded(distribution):
-    """Nearly half of these rewards are rounded to 0 (or 1); the others are within the error."""
+    """Check probabilities of values from 1e-300 on. Nearly half of the rewards are rounded to 0."""
     problem = make_problem(distribution)
     levels, values = problem.levels[0], problem.values[0]
     points = np.geomspace(1e-300, 0.5, 1000)

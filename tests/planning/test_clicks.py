@@ -73,7 +73,7 @@ def test_regret_is_bounded_with_looks_and_logarithmic_without(policy):
 @example([0.095, 0.095, 0.095], 1, "kibitzer")
 @settings(max_examples=200, deadline=None)
 def test_predictions_are_monotone_and_at_most_an_even_split(rates, horizon, policy):
-    """More looks never increase the predicted regret, more stages never decrease it."""
+    """More looks never increase the predicted regret, and more stages never decrease it."""
     problem, look_rates = np.array([rates]), np.array([0.0, 1e-9, 1e-3, 0.1, 0.11, 1.0])
     regret = predict_regret(problem, look_rates, horizon, CONSTANTS[policy])[0]
     assert np.isfinite(regret).all()
@@ -102,7 +102,7 @@ def test_distance_agrees_with_high_precision():
 
 
 def test_a_paid_bucket_never_pays_in_the_formula():
-    """For equal gaps and b <= 1, a bucket of random visitors costs at least what it saves."""
+    """For equal gaps and b <= 1, a bucket of random visitors costs at least as much as it saves."""
     assert CONSTANTS["uniform"].b <= 1
     rng = np.random.default_rng(1)
     for _ in range(300):
@@ -117,7 +117,8 @@ def test_a_paid_bucket_never_pays_in_the_formula():
 
 
 # Simulations. A test allows the largest error that was measured on real tests, plus four standard
-# errors: if this error holds, a setting fails by chance with probability below 10⁻⁴. Seeds are fixed.
+# errors. If no error is larger, a setting fails by chance with probability below 10⁻⁴. The seeds are
+# fixed.
 
 
 @pytest.mark.parametrize(
@@ -160,7 +161,7 @@ def test_plan_can_simulate():
 
 
 def test_predictions_agree_with_real_tests():
-    """The median error on six real tests, which are not in the fit, is below 25 %.
+    """The median error on six real tests, which the formula was not fitted to, is below 25 %.
 
     The standard error of each simulated mean is about 12 %. If the median error of the formula is the
     stated 8 %, the test fails by chance with probability below 10⁻³.
@@ -188,8 +189,8 @@ def test_predictions_agree_with_real_tests():
 def test_a_paid_bucket_costs_more_than_it_saves():
     """The regret grows by more than three standard errors if a fifth of the visitors is random.
 
-    The expected difference is four standard errors, so that other random numbers would fail with
-    probability 0.16. The seed is fixed.
+    The expected difference is four standard errors, so the test would fail with probability 0.16 with
+    a random seed. The seed is fixed.
     """
     rates, share, horizon = [0.3, 0.25], 0.2, 3_000
     n_others = round((1 - share) * horizon)
@@ -230,7 +231,7 @@ def test_baseline_and_lift_describe_the_rates():
     assert kibitz.plan(1000, baseline=0.05, lift=0.01).n_arms == 2
 
 
-def test_recommended_rate_saves_half_of_the_most():
+def test_recommended_rate_saves_half_of_the_largest_saving():
     plan = kibitz.plan(100_000, rates=FIVE_RATES)
     regret = plan.curves["kibitzer"]["mean"]
     k = plan.rates.index(plan.rate)

@@ -26,7 +26,7 @@ ONE_OF_MESSAGE = "give exactly one of --baseline, --rates, --log, --gap, --gap-r
 
 
 def simulate_regret(gaps, rate, observer, horizon, runs=150):
-    """Return the mean final regret of the observer and its standard error."""
+    """Return the mean final regret of the policy for an observer, and its standard error."""
     if observer == "active":
         feedback, policy = active(rate), ucb_double()
     elif observer == "kibitzer":
@@ -164,7 +164,7 @@ def test_water_fill_raises_the_lowest_arms():
         [[100.0, 4.0, 9.0]]
     )  # the levels n Δ² of the sub-optimal arms are 1 and 9
     looks = water_fill(gaps, counts, observed_counts, np.array([[12.0]]))
-    assert looks == pytest.approx(np.array([[0.0, 12.0, 0.0]]))  # arm 1 (gap 0.5) rises to level 4
+    assert looks == pytest.approx(np.array([[0.0, 12.0, 0.0]]))  # arm 1 rises to level 4
     looks = water_fill(
         gaps, counts, observed_counts, np.array([[32.0 + 6.0]])
     )  # 32 looks raise the arm with gap 0.5 to level 9; each further level costs 4 + 2 looks
@@ -213,7 +213,7 @@ def test_at_sets_the_rate_of_looks():
 
 
 def test_scale_changes_only_the_units():
-    """A scale of 100 multiplies gaps, costs and regret by 100 and changes nothing else."""
+    """If gaps, cost and scale grow by a factor of 100, regret and savings grow by this factor."""
     unscaled_plan = kibitz.plan(50_000, gaps=[0.2, 0.5], cost=0.1).to_dict()
     scaled_plan = kibitz.plan(50_000, gaps=[20.0, 50.0], cost=10.0, scale=100.0).to_dict()
     for name in ("rate", "n_looks"):
@@ -247,7 +247,7 @@ def test_scale_changes_only_the_units():
     ],
 )
 def test_small_gaps_get_a_hint(arguments, has_hint):
-    """A small gap with many stages gets the hint that it may be a difference of click rates."""
+    """For a small gap, the plan hints that the gap may be a difference of click rates."""
     assert ("--baseline" in kibitz.plan(20_000, **arguments).hint) == has_hint
     assert not kibitz.plan(10_000, **arguments).hint
 

@@ -1,4 +1,4 @@
-"""Tests of `kibitz.plot`: the curves show the numbers of the dataset, and axes come back."""
+"""Tests that the figures of `kibitz.plot` show the numbers of the dataset and return their axes."""
 
 from typing import Any, NamedTuple
 
@@ -75,7 +75,7 @@ def get_lines(axes):
 
 
 def get_errors(axes):
-    """Return x, y and the ends of the error bar for each point, by label."""
+    """Return a dict from each label to the x, the y and the ends of the error bars of its points."""
     return {
         container.get_label(): (container.lines[0].get_xdata(), container.lines[0].get_ydata(),
                                 np.array(container.lines[2][0].get_segments())[:, :, 1])

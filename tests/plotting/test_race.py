@@ -25,8 +25,8 @@ OPTIONS = {"horizon": 20_000, "runs": 60, "seed": 1, "threads": 1}
 
 
 @pytest.fixture(autouse=True)
-def no_window(monkeypatch):
-    """Make sure that no real window opens, and that a figure is drawn after every run."""
+def prevent_windows(monkeypatch):
+    """Prevent real windows, and let `race` draw a figure after every run."""
     monkeypatch.setattr(playing, "WATCH_SECONDS", 0.0)
     monkeypatch.setattr(playing, "WATCH_SHARE", 1.0)
     monkeypatch.setattr(race, "MIN_TITLE_SECONDS", 0.0)
@@ -53,7 +53,7 @@ def titles(monkeypatch):
 
 
 def stop_when(monkeypatch, condition):
-    """Make `simulate` raise KeyboardInterrupt once condition() holds at a progress report."""
+    """Make `simulate` raise KeyboardInterrupt at the first progress report with condition()."""
     original_simulate = race.simulate
 
     def simulate(*game, progress, **setting):
@@ -167,7 +167,7 @@ def test_ipython_in_a_terminal_is_not_a_notebook(notebook):
 
 
 class Canvas:
-    """A fake canvas that records drawn data and titles, and counts the calls to process events."""
+    """A fake canvas that records drawn data and titles, and counts the calls of `process_events`."""
 
     def __init__(self):
         self.drawn, self.n_events = [], 0

@@ -37,7 +37,7 @@ def test_epsilon_greedy_agrees_with_the_reference_draw_for_draw():
 
 
 def test_epsilon_greedy_explores_at_its_rate():
-    """With probability ε_t = 2 * 0.5 / t, the arm is random, so the worse arm has half of ε_t."""
+    """A pull is random with probability 2 * 0.5 / t. Half of the random pulls go to the worse arm."""
     policy = epsilon_greedy(exploration=0.5)
     state, stage = replay(policy, policy.params, 2, (0, 1.0), (1, 0.0), (0, 1.0), (0, 1.0))
     rng = np.random.default_rng(7)
@@ -123,7 +123,7 @@ def test_top_two_thompson_agrees_with_the_reference_draw_for_draw():
 
 @pytest.mark.parametrize("leader_share", [0.0, 0.3, 1.0])
 def test_the_share_of_looks_at_a_certain_leader(leader_share):
-    """Without doubt about the leader, the challenger is the runner-up of the last samples."""
+    """If the leader is certain, the challenger is the runner-up of the last samples."""
     policy = top_two_thompson(leader_share=leader_share)
     state, stage = replay(policy, policy.params, 3, (0, 1e3), (1, 2e3), (2, 0.0))
     rng = np.random.default_rng(3)

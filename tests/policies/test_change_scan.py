@@ -1,4 +1,4 @@
-"""The block scan makes the tests of a scan that stores all rewards."""
+"""Tests that the scan of blocks makes the same tests as a scan that stores all rewards."""
 
 import math
 
@@ -49,8 +49,8 @@ def test_the_scan_agrees_with_a_scan_of_all_rewards(kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_corrected_reward_leaves_the_sums_of_a_reward_that_was_right_from_the_start(kind):
-    """No test raises an alarm here, because alarms are not repeated after a correction."""
+def test_a_corrected_reward_gives_the_sums_of_the_right_reward(kind):
+    """There is no alarm before the correction, because a correction does not repeat earlier tests."""
     rng = np.random.default_rng(2)
     for _ in range(20):
         rewards = draw_rewards(rng, 300, KINDS[kind])
@@ -67,7 +67,7 @@ def test_a_corrected_reward_leaves_the_sums_of_a_reward_that_was_right_from_the_
         correct_reward(scan, 0, position, -0.25)
         for array, right_array in zip(scan, right_scan, strict=True):
             np.testing.assert_allclose(array, right_array, atol=1e-12)
-        for reward in rewards[n:]:  # later tests read only sums that are right
+        for reward in rewards[n:]:  # later tests read only right sums
             change = add_reward(scan, 0, reward, 2.0, KINDS[kind])
             assert change == pytest.approx(add_reward(right_scan, 0, reward, 2.0, KINDS[kind]))
 
@@ -103,7 +103,7 @@ def test_the_memory_suffices_for_trillions_of_rewards():
 
 
 def sum_error_probabilities(threshold, n):
-    """Return the sum of P(alarm) over all tests of n Gaussian rewards with the same mean."""
+    """Return the sum of P(alarm) over all tests of n Gaussian rewards with a constant mean."""
     scan, total = reference.ChangeScan(False), 0.0
     for count in range(1, n + 1):
         scan.rewards = range(count)
@@ -112,11 +112,11 @@ def sum_error_probabilities(threshold, n):
     return total
 
 
-def test_false_alarms_are_as_rare_as_the_sum_of_their_probabilities_says():
+def test_the_rate_of_false_alarms_is_close_to_the_sum_of_their_probabilities():
     """Count the streams with an alarm among 200 streams of 200 rewards with a constant mean.
 
-    The sum bounds the probability of an alarm, and is close to it. The number of streams exceeds the
-    bound by four standard deviations with a probability below 10^-4.
+    The sum over all tests bounds the probability of an alarm, and is close to this probability. With
+    a random seed, the number of streams with an alarm exceeds the limit with probability below 10^-4.
     """
     rng = np.random.default_rng(4)
     bound = sum_error_probabilities(4.0, 200)
@@ -131,7 +131,7 @@ def test_false_alarms_are_as_rare_as_the_sum_of_their_probabilities_says():
 def test_the_threshold_keeps_the_promise_for_all_arms_together():
     for n_arms, delta in ((1, 0.1), (5, 0.1), (20, 0.01)):
         threshold = get_threshold(n_arms, delta, 0)
-        # the sum over all tests of 100,000 rewards is below 100 e^-c: check it for 5000
+        # the sum over all tests of 100,000 rewards is below 100 e^-c; 5000 rewards keep the test fast
         assert n_arms * sum_error_probabilities(threshold, 5000) < delta
     assert get_threshold(2, 0.1, 3) == get_threshold(2, 0.1, 0) - math.log(4)
     assert get_threshold(2, 0.1, 10**6) == 4.0

@@ -147,10 +147,10 @@ def test_the_same_history_gives_the_same_decisions(policy):
 
 @pytest.mark.parametrize("name", [*(name for name in VARIANTS if name != "etc"), "thompson"])
 def test_reporting_pulls_at_once_equals_reporting_them_one_by_one(name):
-    """Cover the policies for which the engine reports several pulls in one update.
+    """Test the policies for which the engine reports several pulls in one update.
 
-    For `etc_ocucb` the equality holds within one epoch. `etc` and `improved_ucb` are left out: they
-    test for elimination after each pull, so they cannot receive several pulls at once.
+    For `etc_ocucb`, the equality holds within one epoch. `etc` and `improved_ucb` are excluded,
+    because they test for elimination after each pull.
     """
     name, arguments = VARIANTS.get(name, (name, {}))
     policy = make_policy(name, **arguments)
@@ -218,7 +218,7 @@ def test_an_index_policy_looks_as_its_option_says():
 
 @pytest.mark.slow
 def test_lazy_evaluation_makes_the_decisions_of_the_plain_formula(variant):
-    """Compare with the same policy without an index; the engine then calls `pull` at every stage."""
+    """Compare with the same policy without an index, whose `pull` is called at every stage."""
     horizon = 250 if IS_PLAIN_PYTHON else 3000
     stages = np.unique([1, 2, 3, 7, 50, 200, horizon - 1, horizon])
     for problem_name, problem in PROBLEMS.items():

@@ -112,8 +112,8 @@ def test_invalid_parameters_are_rejected(make, message):
         make()
 
 
-# Besson's thesis, chapter 6: means of the pieces; mean regrets of KL-UCB, SW-KL-UCB, and KL-UCB that
-# is told of each change
+# From chapter 6 of Besson's thesis: the means of the pieces, and the mean regrets of KL-UCB, of
+# SW-KL-UCB, and of KL-UCB that restarts at each change
 PUBLISHED = {
     "problem 1": (
         [[0.9, 0.5, 0.3], [0.9, 0.2, 0.3], [0.1, 0.2, 0.3], [0.1, 0.7, 0.3], [0.1, 0.7, 0.5]],
@@ -131,8 +131,9 @@ def test_published_regrets_are_reproduced(name):
     """The mean regrets of KL-UCB and SW-KL-UCB are within 12 % of the published regrets.
 
     The published standard deviations are 76, 34, 59 and 34. With 200 runs, the means were
-    273.6 ± 5.4, 187.1 ± 1.3, 164.9 ± 3.4 and 181.2 ± 1.2, at least 4 standard errors within
-    the limit. KL-UCB that starts again at each change had 57.9 ± 0.6 and 64.5 ± 0.6 in 400 runs.
+    273.6 ± 5.4, 187.1 ± 1.3, 164.9 ± 3.4 and 181.2 ± 1.2. Each mean is at least 4 standard errors
+    away from the limit of 12 %. KL-UCB that restarts at each change had means of 57.9 ± 0.6 and
+    64.5 ± 0.6 in 400 runs.
     """
     rows, published = PUBLISHED[name]
     pieces = [(1 + 1000 * n, kibitz.bernoulli(means)) for n, means in enumerate(rows)]
@@ -151,9 +152,9 @@ def test_published_regrets_are_reproduced(name):
 
 
 def test_the_experiment_of_garivier_and_moulines_is_reproduced():
-    """UCB loses about 660 and SW-UCB about 290, as an independent simulator found.
+    """The regret of UCB is about 660 and that of SW-UCB about 290, as in an independent simulator.
 
-    The paper has figures only. With 100 runs, the means were 659 ± 11 and 284 ± 7.
+    The paper contains no numbers, only figures. With 100 runs, the means were 659 ± 11 and 284 ± 7.
     """
     pieces = [
         (start, kibitz.bernoulli([0.5, 0.3, mean]))

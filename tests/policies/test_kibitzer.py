@@ -57,7 +57,7 @@ def test_looks_at_the_arm_of_smallest_imed_index_except_the_leader():
     # The IMED index is 4^2 / 2 = 8 for arm 2 and 8^2 / 2 = 32 for arm 1. After three looks at arm 2,
     # its index is 4 * 8 + log 4 > 32.
     assert decide(GAUSSIAN, 3, *PULLS)[1] == 2
-    looks = [make_look(2, 5.0)] * 4  # the fourth look goes in turn, and counts too
+    looks = [make_look(2, 5.0)] * 4  # the fourth look is a look in turn
     assert decide(GAUSSIAN, 3, *PULLS, *looks)[1] == 1
 
 
@@ -81,9 +81,7 @@ def test_due_looks_are_counted_for_very_long_blocks():
     state = policy.init(params, 3)
     statistics = state.statistics
     statistics.n_observed[:] = [10**17, 4 * 10**16, 4 * 10**16]
-    statistics.totals[LOOKS] = (
-        1844 * 10**14
-    )  # 100 times this number overflows an int64 and is negative
+    statistics.totals[LOOKS] = 1844 * 10**14  # 100 times this number overflows an int64
     statistics.sums[:] = statistics.n_observed * np.array([2.0, 1.0, 1.9])
     assert policy.look(params, state, 2 * 10**17, None) == 2
 
@@ -153,7 +151,7 @@ def test_the_hold_ends_when_the_leader_changes():
 )
 @pytest.mark.parametrize(("b", "beta"), [(8.0, 1.0), (3.0, 0.0), (1.0, 0.5)])
 def test_the_index_is_the_formula(stage, n_all_looks, n_own_looks, b, beta):
-    """In the second and the last case, the minimum in the formula is the term with all looks."""
+    """Compare the index with its formula. The cases cover both terms of the minimum."""
     counts = np.array([stage - 5 + n_all_looks, 4])
     statistics = make_statistics(counts)
     statistics.totals[LOOKS], statistics.n_looks[1] = n_all_looks, n_own_looks
@@ -182,10 +180,12 @@ def make_statistics_of(pulls, looks):
 
 
 def count_violations(policy, n_trials=3000):
-    """Return how often the index violates each monotonicity condition, in random histories.
+    """Return the number of violations of each monotonicity condition of the index.
 
-    The index must not fall with the stage or the mean, and must not rise with a pull or a look of any
-    arm.
+    The histories are random.
+
+    The index must not fall with the stage or the mean. It must not rise with a pull of any arm or a
+    look at any arm.
     """
     rng = np.random.default_rng(11)
     violations = dict.fromkeys(("stage", "mean", "pulls", "looks"), 0)
@@ -217,7 +217,10 @@ def test_the_index_is_monotone_in_stage_mean_and_every_count(policy):
 
 
 def test_the_test_of_monotonicity_finds_an_index_that_rises_with_looks():
-    """This wrong index counts the looks at other arms, as an estimate of the arm's share would."""
+    """Check a wrong index that estimates the share of an arm in all looks.
+
+    A look at another arm lowers this share and raises the index.
+    """
 
     def index(params, stage, stats, arm, mean):
         share = (1 + stats.n_looks[arm]) / (1 + stats.totals[LOOKS])
@@ -265,7 +268,7 @@ def test_hold_returns_how_long_an_arm_is_held():
 
 
 def test_looks_due_counts_the_looks_that_go_in_turn():
-    """Compare `looks_due` with the looks that `look` sends to an arm neither pulled nor held."""
+    """Compare `looks_due` with the number of looks that `look` sends to arms 2, 3, … in turn."""
     rng = np.random.default_rng(5)
     params, n_due_looks = GAUSSIAN.params, 0
     for _ in range(300):
@@ -314,7 +317,7 @@ def test_agrees_with_the_reference_while_arms_are_held(monkeypatch):
 
 @pytest.mark.slow
 def test_regret_is_several_times_lower_than_that_of_the_papers_policies():
-    """Measured mean regret (standard error): 25.1 (1.2) for kibitzer, 154.0 (2.1) for UCB1-Double."""
+    """The measured mean regret was 25.1 ± 1.2 for kibitzer and 154.0 ± 2.1 for UCB1-Double."""
     problem = gaussian([2, 1.8, 1.5, 1, 0.5])
     data = kibitz.simulate(
         problem, active(0.1), [kibitzer(), kibitz.ucb_double()], horizon=10**4, runs=400, seed=1
@@ -337,8 +340,8 @@ def test_the_kl_index_is_better_for_rare_rewards():
 
 
 @cache
-def kibitzer_without_own_looks():
-    """Return kibitzer with its former index, which counts all looks but not the looks at each arm."""
+def make_former_kibitzer():
+    """Return kibitzer with its former index, which ignores how many looks went to each arm."""
 
     def index(params, stage, stats, arm, mean):
         n = stats.n_observed[arm]
@@ -351,7 +354,7 @@ def kibitzer_without_own_looks():
 
 
 def compute_regrets_on_two_arms(policy, horizon, runs, seed):
-    """Return the policy's regret in each run, on two arms; the looks never show the best arm."""
+    """Return the regret of each run on two arms, for looks that never show the best arm."""
     feedback = passive(0.5, "optimal")
     options = {"horizon": horizon, "runs": runs, "seed": seed, "stages": [horizon]}
     return kibitz.simulate(gaussian([0.5, 0.0]), feedback, policy, **options).final_regret.values[0]
@@ -359,15 +362,16 @@ def compute_regrets_on_two_arms(policy, horizon, runs, seed):
 
 @pytest.mark.slow
 def test_looks_that_never_show_the_best_arm_do_not_starve_it():
-    """The mean regret is below 20, where the former index has about 2600.
+    """The mean regret is below 20, while the former index has a mean regret of about 2600.
 
     kibitzer's mean regret is 3.1 ± 0.3, with a heavy tail. Among 10,000 bootstrap samples of 400 out
-    of 4000 other runs, the largest mean was 11.6; the probability of a false alarm is below 1e-3. The
-    former index never leaves the wrong arm in about one run in ten, and then loses 25,000. It passes
-    500 with fewer than four such runs in 200, which has a probability below 1e-5.
+    of 4000 other runs, the largest mean was 11.6. The probability of a false alarm is below 1e-3. In
+    about one run in ten, the former index never leaves the wrong arm and has a regret of 25,000. Its
+    mean is below 500 only if fewer than four of 200 runs are such runs, which has a probability below
+    1e-5.
     """
     assert compute_regrets_on_two_arms(kibitzer(), 50_000, 400, 1).mean() < 20
-    former_regrets = compute_regrets_on_two_arms(kibitzer_without_own_looks(), 50_000, 200, 1)
+    former_regrets = compute_regrets_on_two_arms(make_former_kibitzer(), 50_000, 200, 1)
     assert former_regrets.mean() > 500
 
 

@@ -12,8 +12,8 @@ from kibitz.policies import kl_ucb
 BERNOULLI = make_policy("kl_ucb", rewards="bernoulli")
 
 
-def bernoulli_index(mean, level, count=1):
-    """Return the index of an arm at stage t = e^level, rounded, and the bound log(t) / count."""
+def compute_bernoulli_index(mean, level, count=1):
+    """Return the index of an arm at stage t = round(e^level), and the bound log(t) / count on kl."""
     stage = round(math.exp(level))
     counts = np.array([count, 1])
     return BERNOULLI.index(BERNOULLI.params, stage, counts, 0, mean), math.log(stage) / count
@@ -31,29 +31,29 @@ def test_the_gaussian_index_is_explicit():
 @pytest.mark.parametrize("level", [2, 5, 20])
 @pytest.mark.parametrize("count", [1, 10, 1000, 10**8])
 def test_the_bernoulli_index_is_the_largest_mean_within_the_divergence(mean, level, count):
-    index, bound = bernoulli_index(mean, level, count)
+    index, bound = compute_bernoulli_index(mean, level, count)
     assert mean < index <= 1  # the index is 1 if the root of the equation rounds to 1
     assert index == pytest.approx(reference.kl_upper_bound(mean, bound), rel=1e-12, abs=1e-14)
 
 
 @pytest.mark.parametrize("level", [2, 5, 20])
 def test_at_mean_zero_the_bernoulli_index_is_explicit(level):
-    index, bound = bernoulli_index(0.0, level)
+    index, bound = compute_bernoulli_index(0.0, level)
     assert index == pytest.approx(1 - math.exp(-bound), rel=1e-14)
 
 
 def test_at_mean_one_the_bernoulli_index_is_one():
-    assert bernoulli_index(1.0, 5)[0] == 1.0
+    assert compute_bernoulli_index(1.0, 5)[0] == 1.0
 
 
 def test_at_the_first_stage_the_bernoulli_index_is_the_mean():
-    assert bernoulli_index(0.3, 0)[0] == 0.3
+    assert compute_bernoulli_index(0.3, 0)[0] == 0.3
 
 
 def test_the_bernoulli_index_is_monotone():
     for count in (1, 3, 50):
         values = [
-            [bernoulli_index(mean, level, count)[0] for mean in np.linspace(0, 1, 101)]
+            [compute_bernoulli_index(mean, level, count)[0] for mean in np.linspace(0, 1, 101)]
             for level in (0, 1, 3, 6, 12)
         ]
         assert np.all(np.diff(values, axis=0) >= -1e-12)

@@ -13,7 +13,7 @@ KINDS = ["gaussian", "bernoulli"]
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_lookout_agrees_with_the_reference(kind):
-    """With a delta close to 1, some of the histories have a false alarm."""
+    """In half of the histories, delta is close to 1, which causes some false alarms."""
     for seed in range(12):
         delta, explore = [0.1, 0.999999][seed % 2], [0.0, 0.2][seed // 2 % 2]
         scale = [1.0, 0.25][seed // 4 % 2] if kind == "gaussian" else 1.0
@@ -80,7 +80,7 @@ def test_delta_close_to_zero_gives_no_alarm():
 def play(means_at, horizon, n_looks, sd=1.0, seed=1):
     """Play lookout in plain Python; return its regret and k after each stage.
 
-    There are `n_looks` looks at each stage; with None, every other arm is observed.
+    There are `n_looks` looks at each stage. If `n_looks` is None, each stage shows all arms.
     """
     policy, rng, regret, ks = lookout(), np.random.default_rng(seed), 0.0, []
     state = policy.init(policy.params, len(means_at(1)))
@@ -101,7 +101,7 @@ def play(means_at, horizon, n_looks, sd=1.0, seed=1):
 
 @pytest.mark.parametrize("n_looks", [1, 3, None])
 def test_a_rise_is_found_with_one_look_several_looks_and_full_information(n_looks):
-    """Arm 2 rises by 2; a policy that does not notice it loses 1000 in the last 1000 stages."""
+    """Arm 2 rises by 2. A policy that misses the rise has a regret of 1000 after the rise."""
     regret, ks = play(lambda t: [1, 0.5, 0] if t <= 500 else [1, 0.5, 2], 1500, n_looks)
     assert ks[499] < max(ks)
     assert regret < 100
@@ -121,8 +121,8 @@ def test_two_changes_within_the_delay_give_one_alarm():
     assert (np.diff(ks) > 0).sum() == 1
 
 
-def test_alarms_follow_a_drift_and_fade_after_a_bad_day():
-    """The memory is about stage / k."""
+def test_the_weight_of_alarms_is_large_in_a_drift_and_decays_after_a_bad_day():
+    """Check that the number k of alarms stays large during a drift, and decays after two changes."""
     _, ks = play(lambda t: [np.sin(t / 100), 0], 3000, 1, sd=0.3)
     assert ks[-1] > 5
     _, ks = play(lambda t: [-2, 0] if 500 < t <= 550 else [1, 0], 4000, 1)

@@ -111,7 +111,7 @@ def test_incremental_sums_equal_the_formula(counts, rho, data):
 @settings(max_examples=100, deadline=None)
 @given(COUNTS, st.sampled_from(RHOS), st.randoms(use_true_random=False))
 def test_incremental_sums_do_not_depend_on_the_order(counts, rho, random):
-    """The sums must be equal bit for bit: an agent and a simulation may add in different orders."""
+    """The sums must be equal bit for bit, because agents and simulations add in different orders."""
     policy = make_policy("ocucb")
     params = policy.params._replace(rho=rho)
     updates = [
@@ -149,7 +149,7 @@ def test_many_arms_agree_with_the_reference(n_arms, kind, rhos, ignore_looks):
 @pytest.mark.slow
 @pytest.mark.parametrize("leap", [False, True])
 def test_simulations_are_the_same_without_incremental_sums(leap):
-    """Runs with and without incremental sums are equal, also if the engine leaps."""
+    """Runs with and without incremental sums are equal, with and without leaps."""
     policy = ocucb()
     policy_without_sums = replace(policy, init=init_without_rows)
     n_arms = 20 if IS_PLAIN_PYTHON else 60

@@ -1,4 +1,4 @@
-"""Python policies play in the same environment as compiled policies and say so in the result."""
+"""Tests of Python policies, which play in the same environment as compiled policies."""
 
 import json
 import os
@@ -35,7 +35,7 @@ def play(policies, feedback=FEEDBACKS[1], horizon=50, runs=3, **options):
 
 @pytest.fixture
 def in_processes(monkeypatch):
-    """Make all Python policies play in other processes, even for a short time."""
+    """Make all Python policies play in other processes, even short runs."""
     monkeypatch.setattr(executors, "SHORT_SECONDS", 0.0)
     return {"threads": 2}
 
@@ -43,7 +43,7 @@ def in_processes(monkeypatch):
 @pytest.mark.slow
 @pytest.mark.parametrize("feedback", FEEDBACKS, ids=lambda feedback: feedback.observer)
 def test_python_and_compiled_ucb_make_equal_decisions(feedback):
-    """Regret at every stage and all counts are equal, which holds only with common noise."""
+    """The regret at every stage and all counts are equal, because the policies get the same noise."""
     policies = {"compiled": kb.ucb(), "python": kb.python_policy(PlainUCB)}
     data = play(policies, feedback, horizon=300, stages=range(1, 301))
     for name in ("regret", "n_pulls", "n_looks"):
@@ -128,7 +128,7 @@ def test_several_processes_play_a_policy(in_processes, tmp_path):
 
 @pytest.mark.slow
 def test_a_script_needs_no_main_guard(tmp_path):
-    """`multiprocessing` would run the script again in each process."""
+    """Other processes must not run the script again, as `multiprocessing` would do."""
     script = tmp_path / "script.py"
     script.write_text(
         dedent("""
@@ -192,7 +192,7 @@ def test_a_result_can_be_resumed_only_under_an_explicit_label(tmp_path, file_nam
         play(labelled, **options)
         n_made.clear()
         play(labelled, **options)
-        assert len(n_made) == 1  # the check of the methods; no run is played again
+        assert len(n_made) == 1  # one object for the check of the methods, and none for a run
     with pytest.raises(ValueError, match=r"parameters.version = '1' instead of '2' for counted"):
         play(kb.python_policy(Counted, label="counted", version="2"), **options)
     play(kb.python_policy(Counted), **options)

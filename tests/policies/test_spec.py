@@ -211,7 +211,7 @@ def test_a_missing_function_is_named_in_the_error(folder):
 
 
 def test_a_spec_without_a_hash_of_the_text_is_checked_after_the_import(folder):
-    """Older stores have no hash of the text; the source is compared after the import instead."""
+    """Specs in older stores have no hash of the text. Their source is compared after the import."""
     data = to_spec(load_index(folder))
     del data["text"]
     unload_module()

@@ -26,8 +26,8 @@ def test_looks_at_the_runner_up_of_a_fresh_sample():
     assert decide(policy, 3, (0, 1e6), (1, 3e6), (2, 2e6)) == (1, 2)
 
 
-def share_of_pulls(policy, params, observations, n=4000):
-    """Return how many of n decisions after the same observations pull arm 0 of two arms, and n."""
+def count_pulls(policy, params, observations, n=4000):
+    """Return the number of pulls of arm 0 in n decisions after the same observations, and n."""
     state, stage = replay(policy, params, 2, *observations)
     rng = np.random.default_rng(5)
     return sum(policy.pull(params, state, stage, rng) == 0 for _ in range(n)), n
@@ -37,7 +37,7 @@ def test_samples_the_gaussian_posterior():
     # The posteriors are N(0.5, 1) for arm 0 and N(0.25, 1/2) for arm 1. The difference is
     # N(0.25, 1.5).
     policy = make_policy("thompson")
-    wins, n = share_of_pulls(policy, policy.params, [(0, 0.5), (1, 0.0), (1, 0.5, "look")])
+    wins, n = count_pulls(policy, policy.params, [(0, 0.5), (1, 0.0), (1, 0.5, "look")])
     chance = stats.norm.cdf(0.25 / math.sqrt(1.5))
     assert stats.binomtest(wins, n, chance).pvalue > 1e-6  # the probability of a false alarm
 
@@ -47,7 +47,7 @@ def test_samples_the_beta_posterior():
     # P(Y < x) = 1 - (1 - x)^3. P(arm 0 wins) = int (1 - (1 - x)^3) 2x dx = 1 - 2 B(2, 4) = 0.9.
     policy = make_policy("thompson")
     params = policy.params._replace(beta=True)
-    wins, n = share_of_pulls(policy, params, [(0, 1.0), (1, 0.0), (1, 0.0, "look")])
+    wins, n = count_pulls(policy, params, [(0, 1.0), (1, 0.0), (1, 0.0, "look")])
     assert stats.binomtest(wins, n, 0.9).pvalue > 1e-6  # the probability of a false alarm
 
 

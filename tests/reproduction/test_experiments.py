@@ -86,7 +86,7 @@ def make_curves(stages, table, name="policy", noise=NOISE):
 
 
 def make_simulation(regret):
-    """Return a simulation of one policy with the given final regret."""
+    """Return the results of one policy with the given final regret."""
     return xarray.Dataset(
         {"final_regret": (("policy", "run"), [regret * (1 + NOISE)])}, coords={"policy": ["ucb"]}
     )
@@ -183,7 +183,7 @@ def test_slope_of_a_power_law_is_its_exponent():
 
 
 def test_slope_of_a_regret_that_does_not_grow_is_exactly_zero():
-    """A rounding error such as -0.000000000000000024 in a report says nothing."""
+    """The report must not show a rounding error such as -0.000000000000000024."""
     runs = np.repeat([[2.9], [1.7], [0.3]], 9, axis=1)
     assert slope(np.log(np.geomspace(1e5, 1e9, 9)), runs) == (0.0, 0.0)
 
@@ -210,8 +210,8 @@ def test_estimates_have_two_digits_of_their_error():
 # ------------------------------------------------------------------------------------ experiments
 
 
-def rise_data(dimensions, before, after):
-    """Return regrets at two stages, before and after a rise; `after` has a value per setting."""
+def make_rise_data(dimensions, before, after):
+    """Return the regrets of a policy at two stages: before a rise, and after it in each setting."""
     after = np.asarray(after, dtype=float)[..., np.newaxis] * (1 + NOISE)
     regret = np.stack([np.full(after.shape, before), before + after], axis=-1)[np.newaxis]
     return xarray.Dataset(
@@ -227,7 +227,7 @@ def test_verdict_on_delays_follows_from_the_delays(factor, word):
         kinds = [delays.CHOSEN, delays.RANDOM]
         table = [[delays.predict_delay(n_arms, k, r)[0] for r in delays.RATES] for k in kinds]
         regret = factor * np.array(table) * (delays.CHANGE - delays.GAP)
-        data[str(n_arms)] = rise_data({"looks": kinds, "rate": list(delays.RATES)}, 50.0, regret)
+        data[str(n_arms)] = make_rise_data({"looks": kinds, "rate": list(delays.RATES)}, 50.0, regret)
     assert delays.verdict(data).outcome == word
 
 
@@ -238,10 +238,10 @@ def test_verdict_on_the_bucket_follows_from_the_costs(factors, word):
     rates, regret = bucket.list_rates(), []
     for rate in rates:
         factor = factors.get(rate, 1.0) if isinstance(factors, dict) else factors
-        # far from the predictions, the cheapest rate is also another one
+        # the verdict also fails if the recommended rate is not the cheapest rate
         far = 10.0 if factor == 2.0 and rate == bucket.make_plan().rate else factor
         regret.append(far * bucket.make_plan(rate).total - bucket.COST * rate * bucket.HORIZON)
-    assert bucket.verdict({"rates": rise_data({"rate": rates}, 70.0, regret)}).outcome == word
+    assert bucket.verdict({"rates": make_rise_data({"rate": rates}, 70.0, regret)}).outcome == word
 
 
 @pytest.mark.parametrize(
@@ -270,7 +270,7 @@ def test_verdict_on_four_changes_follows_from_the_regrets(kibitzer, lookout, wor
     pieces = make_data(
         np.full((1, 3, n_pieces), 4.0), policy=[four_changes.TOLD], rate=rates, piece=range(n_pieces)
     )
-    # the stages of the whole problem are those of all its pieces
+    # the whole problem has the stages of all pieces
     whole = whole.sel(stage=[1] * (2 * n_pieces - 1) + [2])
     whole = whole.assign_coords(stage=range(1, 2 * n_pieces + 1))
     result = four_changes.verdict({"whole": whole, "pieces": pieces})
@@ -281,7 +281,7 @@ def test_verdict_on_four_changes_follows_from_the_regrets(kibitzer, lookout, wor
 
 @pytest.mark.parametrize(("factor", "word"), [(2.0, "confirmed"), (0.5, "partly confirmed")])
 def test_verdict_on_kinds_of_changes_follows_from_the_regrets(factor, word):
-    """Rivals have `factor` times the regret of lookout with looks, and 0.3 times without looks."""
+    """With looks, rivals have `factor` times the regret of lookout; without looks, 0.3 times."""
     labels, rng, data = list(kinds.make_policies()), np.random.default_rng(8), {}
     for kind in kinds.KINDS:
         regret = np.full((len(labels), len(kinds.RATES), kinds.N_PROBLEMS, 2), 100.0)
@@ -297,7 +297,7 @@ def test_verdict_on_kinds_of_changes_follows_from_the_regrets(factor, word):
     assert [s.holds for s in result.statements] == [factor > 1] * 6 + [True, True]
 
 
-def rate_data(regrets, without):
+def make_rate_data(regrets, without):
     return {
         "rates": make_sweep("rate", rate_uniform.RATES, regrets),
         "no-looks": make_simulation(without),
@@ -306,13 +306,13 @@ def rate_data(regrets, without):
 
 def test_regret_proportional_to_f_is_confirmed():
     f = rate_uniform.reference(np.array(rate_uniform.RATES))
-    data = rate_data(4 * f, 4 * f[0])
+    data = make_rate_data(4 * f, 4 * f[0])
     assert rate_uniform.verdict(data).outcome == "confirmed"
     assert rate_optimal.verdict(data).outcome == "confirmed"
 
 
 def test_regret_that_ignores_looks_is_not_proportional_to_f():
-    result = rate_uniform.verdict(rate_data(np.full(len(rate_uniform.RATES), 200.0), 200.0))
+    result = rate_uniform.verdict(make_rate_data(np.full(len(rate_uniform.RATES), 200.0), 200.0))
     assert [statement.holds for statement in result.statements] == [True, False, False]
     assert result.outcome == "partly confirmed"
 
@@ -320,11 +320,12 @@ def test_regret_that_ignores_looks_is_not_proportional_to_f():
 def test_regret_that_grows_with_looks_is_not_confirmed():
     rates = np.array(rate_uniform.RATES)
     assert (
-        rate_uniform.verdict(rate_data(300 + 100 * np.sqrt(rates), 200.0)).outcome == "not confirmed"
+        rate_uniform.verdict(make_rate_data(300 + 100 * np.sqrt(rates), 200.0)).outcome
+        == "not confirmed"
     )
 
 
-def weights_data(uniform, optimal, suboptimal):
+def make_weights_data(uniform, optimal, suboptimal):
     regrets = {weights.UNIFORM: uniform, weights.OPTIMAL: optimal, weights.SUBOPTIMAL: suboptimal}
     noise = np.random.default_rng(6).normal(0, 0.02, (3, RUNS))
     return {
@@ -336,18 +337,18 @@ def weights_data(uniform, optimal, suboptimal):
 
 
 def test_optimal_weights_with_the_lowest_regret_are_confirmed():
-    assert weights.verdict(weights_data(100, 90, 110)).outcome == "confirmed"
+    assert weights.verdict(make_weights_data(100, 90, 110)).outcome == "confirmed"
 
 
 def test_optimal_weights_with_a_higher_regret_are_not_confirmed():
-    result = weights.verdict(weights_data(100, 120, 110))
+    result = weights.verdict(make_weights_data(100, 120, 110))
     assert result.outcome == "not confirmed"
     assert result.finding.count("lower at no ε") == 2
 
 
 def test_optimal_weights_that_are_best_at_some_rates_are_partly_confirmed():
     optimal = np.where(np.array(weights.RATES) >= 0.1, 80.0, 100.0)
-    result = weights.verdict(weights_data(100, optimal, 100))
+    result = weights.verdict(make_weights_data(100, optimal, 100))
     assert result.outcome == "partly confirmed"
     assert result.finding.count("lower at ε = 0.1, 0.2, 0.5 and 1 (by up to") == 2
     assert [statement.holds for statement in result.statements].count(True) == 4
@@ -357,7 +358,7 @@ def test_optimal_weights_that_are_best_at_some_rates_are_partly_confirmed():
 STAGES = np.array([10, 100, 1000, 5000, 10_000])
 
 
-def active_data(double_curve, by_p, second_factor=1.0):
+def make_active_data(double_curve, by_p, second_factor=1.0):
     flat_curve = np.array([0.5, 0.9, 1.0, 1.0, 1.0])
     table = {"UCB1-Double": double_curve}
     table |= {f"ETC-OCUCB, p = {p:g}": by_p(p) * flat_curve for p in active.GROWTHS}
@@ -371,13 +372,13 @@ LATE_CURVE = np.array([10.0, 20, 40, 90, 150])
 
 
 def test_active_algorithms_are_confirmed():
-    data = dict.fromkeys(active.READINGS, active_data(EARLY_CURVE, lambda p: 100 + p))
+    data = dict.fromkeys(active.READINGS, make_active_data(EARLY_CURVE, lambda p: 100 + p))
     assert active.verdict(data).outcome == "confirmed"
 
 
 def test_active_algorithms_are_partly_confirmed_if_the_readings_differ():
-    data_without_restart = active_data(EARLY_CURVE, lambda p: 100 + p)
-    data_with_restart = active_data(EARLY_CURVE, lambda p: 500 / p)
+    data_without_restart = make_active_data(EARLY_CURVE, lambda p: 100 + p)
+    data_with_restart = make_active_data(EARLY_CURVE, lambda p: 500 / p)
     result = active.verdict({"kept": data_without_restart, "restart": data_with_restart})
     assert result.outcome == "partly confirmed"
     failed_texts = [statement.text for statement in result.statements if statement.holds is False]
@@ -387,12 +388,12 @@ def test_active_algorithms_are_partly_confirmed_if_the_readings_differ():
 
 def test_active_algorithms_are_not_confirmed():
     data = dict.fromkeys(
-        active.READINGS, active_data(LATE_CURVE, lambda p: 500 / p, second_factor=1.5)
+        active.READINGS, make_active_data(LATE_CURVE, lambda p: 500 / p, second_factor=1.5)
     )
     assert active.verdict(data).outcome == "not confirmed"
 
 
-def all_info_data(without, having):
+def make_all_info_data(without, having):
     table = {}
     for name, better in all_info.ALL_INFO.items():
         table[name], table[better] = without, having
@@ -408,10 +409,10 @@ def all_info_data(without, having):
     ],
 )
 def test_verdict_on_all_info_follows_from_the_curves(without, having, word):
-    assert all_info.verdict(all_info_data(without, having)).outcome == word
+    assert all_info.verdict(make_all_info_data(without, having)).outcome == word
 
 
-def bounded_regret_data(height, grows=True):
+def make_bounded_regret_data(height, grows=True):
     stages = np.unique(np.geomspace(1, 1e6, 61).round())
     log = np.log10(stages)
     table = {0.0: 100 * log if grows else np.minimum(100 * log, 300)}
@@ -425,19 +426,23 @@ def bounded_regret_data(height, grows=True):
 
 def test_plateaus_linear_in_log_rate_are_confirmed():
     assert (
-        bounded_regret.verdict(bounded_regret_data(lambda rate: 50 - 45 * math.log(rate))).outcome
+        bounded_regret.verdict(
+            make_bounded_regret_data(lambda rate: 50 - 45 * math.log(rate))
+        ).outcome
         == "confirmed"
     )
 
 
 def test_bounded_regret_is_partly_confirmed_if_small_rates_still_grow():
-    result = bounded_regret.verdict(bounded_regret_data(lambda rate: 200 if rate > 0.005 else 1e9))
+    result = bounded_regret.verdict(
+        make_bounded_regret_data(lambda rate: 200 if rate > 0.005 else 1e9)
+    )
     assert result.outcome == "partly confirmed"
     assert "at 3 of 7 rates" in result.finding
 
 
 def test_bounded_regret_is_not_confirmed_if_only_the_bandit_is_flat():
-    data = bounded_regret_data(lambda rate: 1e9, grows=False)
+    data = make_bounded_regret_data(lambda rate: 1e9, grows=False)
     data["active"] = make_curves(
         data["passive"]["stage"].to_numpy(),
         {name: 100 * np.log10(data["passive"]["stage"].to_numpy()) for name in bounded_regret.ACTIVE},
@@ -529,8 +534,8 @@ def test_verdict_on_arrivals_follows_from_the_regrets(factors, word):
     assert arrivals.verdict(data).outcome == word
 
 
-def between_bounds_data(regrets, ours=lambda horizon: np.full(len(between_bounds.RATES), 50.0)):
-    """Return data with the given regrets of UCB and of kibitzer at each horizon."""
+def make_between_bounds_data(regrets, ours=lambda horizon: np.full(len(between_bounds.RATES), 50.0)):
+    """Return data with the regrets of UCB, `regrets`, and of kibitzer, `ours`, at each horizon."""
     return {
         str(horizon): xarray.concat(
             [
@@ -544,11 +549,13 @@ def between_bounds_data(regrets, ours=lambda horizon: np.full(len(between_bounds
 
 
 def test_a_violated_bound_is_reported():
-    data_above_bounds = between_bounds_data(
+    data_above_bounds = make_between_bounds_data(
         lambda horizon: 10 * between_bounds.bounds(horizon)["upper, Theorem 3"]
     )
     assert between_bounds.verdict(data_above_bounds).finding.startswith("A bound is violated.")
-    data_below_bounds = between_bounds_data(lambda horizon: np.full(len(between_bounds.RATES), 1e-9))
+    data_below_bounds = make_between_bounds_data(
+        lambda horizon: np.full(len(between_bounds.RATES), 1e-9)
+    )
     result = between_bounds.verdict(data_below_bounds)
     assert result.finding.startswith("A bound is violated.")
     lower_results = [statement.holds for statement in result.statements if "lower" in statement.text]
@@ -557,10 +564,10 @@ def test_a_violated_bound_is_reported():
 
 def test_the_bound_of_kibitzer_applies_to_kibitzer_only():
     bound = {T: between_bounds.bounds(T)["upper, kibitzer"] for T in between_bounds.HORIZONS}
-    data_between_bounds = between_bounds_data(
+    data_between_bounds = make_between_bounds_data(
         lambda horizon: np.full(len(between_bounds.RATES), 150.0)
     )
-    data_above_bound = between_bounds_data(
+    data_above_bound = make_between_bounds_data(
         lambda horizon: np.full(len(between_bounds.RATES), 150.0), lambda horizon: 2 * bound[horizon]
     )
     for data, holds in ((data_between_bounds, True), (data_above_bound, False)):
@@ -574,7 +581,7 @@ def test_the_bound_of_kibitzer_applies_to_kibitzer_only():
 
 def test_vacuous_bounds_confirm_nothing():
     result = between_bounds.verdict(
-        between_bounds_data(lambda horizon: np.full(len(between_bounds.RATES), 150.0))
+        make_between_bounds_data(lambda horizon: np.full(len(between_bounds.RATES), 150.0))
     )
     assert result.outcome == "partly confirmed"
     assert result.finding.startswith("No bound is violated")
@@ -583,8 +590,11 @@ def test_vacuous_bounds_confirm_nothing():
     assert not any(statement.holds for statement in vacuous_statements)
 
 
-def league_data(regrets, looks=("0", "0.1", "unfair"), means=((1.0, 0.5), (0.3, 0.0, 0.1))):
-    """Return the data of a league of two problems; the regret is regrets[policy](problem, looks)."""
+def make_league_data(regrets, looks=("0", "0.1", "unfair"), means=((1.0, 0.5), (0.3, 0.0, 0.1))):
+    """Return the data of a league of two problems.
+
+    The mean regret of a policy is `regrets[policy](problem, looks)`.
+    """
     own = np.random.default_rng(7).normal(0, 0.01, (len(regrets), RUNS))
     data = {}
     for n, problem in enumerate(means):
@@ -610,7 +620,7 @@ def league_data(regrets, looks=("0", "0.1", "unfair"), means=((1.0, 0.5), (0.3, 
 
 
 def win_once(n, looks):
-    """Return the regret of a policy that is the best only on problem 2 with looks at rate 0.1."""
+    """Return the regret of a policy that is best only on problem 2 with looks at rate 0.1."""
     return 5 if n == 1 and looks == "0.1" else 40
 
 
@@ -623,7 +633,7 @@ def win_once(n, looks):
     ],
 )
 def test_the_verdict_on_the_league_follows_from_the_regrets(others, word):
-    data = league_data({"kibitzer": lambda n, looks: 10, **others})
+    data = make_league_data({"kibitzer": lambda n, looks: 10, **others})
     result = league.verdict(data)
     assert result.outcome == word
     standings = result.tables[0]
@@ -634,7 +644,7 @@ def test_the_verdict_on_the_league_follows_from_the_regrets(others, word):
 
 def test_the_league_reports_where_another_policy_is_better():
     wins = {"a": win_once, "b": lambda n, looks: 30}
-    result = league.verdict(league_data({"kibitzer": lambda n, looks: 10, **wins}))
+    result = league.verdict(make_league_data({"kibitzer": lambda n, looks: 10, **wins}))
     assert "Another policy is significantly better in 1 of 6 settings" in result.finding
     assert (
         "a (problem 2, 3 arms, ε = 0.1): 4.99 against 9.98" in result.finding
@@ -646,14 +656,14 @@ def test_the_league_reports_where_another_policy_is_better():
     ]
     assert [statement.holds for statement in statements] == [False]
     never = {"a": lambda n, looks: 40}
-    result = league.verdict(league_data({"kibitzer": lambda n, looks: 10, **never}))
+    result = league.verdict(make_league_data({"kibitzer": lambda n, looks: 10, **never}))
     assert result.finding.endswith("In no setting is another policy significantly better.")
     assert len(result.tables) == 1
 
 
 def test_the_league_judges_unfair_looks_apart():
     fails = {"a": lambda n, looks: 5 if looks == "unfair" else 40}
-    result = league.verdict(league_data({"kibitzer": lambda n, looks: 10, **fails}))
+    result = league.verdict(make_league_data({"kibitzer": lambda n, looks: 10, **fails}))
     (unfair,) = [
         statement for statement in result.statements if statement.text.startswith("Unfair looks")
     ]
@@ -665,11 +675,11 @@ def test_the_league_judges_unfair_looks_apart():
 def test_the_figure_of_the_league_has_the_best_policies_and_ucb_double():
     other_regrets = {f"p{n}": partial(lambda worse, *_: 11.0 + worse, n) for n in range(12)}
     shown_regrets = {"kibitzer": lambda n, looks: 10, "ucb_double": lambda n, looks: 99}
-    labels = league.draw(league_data({**shown_regrets, **other_regrets})).labels()
+    labels = league.draw(make_league_data({**shown_regrets, **other_regrets})).labels()
     assert labels == ["kibitzer", "p0", "p1", "p2", "p3", "p4", "p5", "ucb_double"]
 
 
-def bayes_optimum_data(factors):
+def make_bayes_optimum_data(factors):
     """Return data in which the regret of each policy is the given factor times the optimal regret."""
     noise_of_runs = np.random.default_rng(9).normal(0, 0.01, (len(factors), 3, RUNS))
     return {
@@ -697,7 +707,7 @@ def bayes_optimum_data(factors):
     ],
 )
 def test_verdict_on_the_bayes_optimum_follows_from_the_regrets(factors, word):
-    data = bayes_optimum_data(factors)
+    data = make_bayes_optimum_data(factors)
     result = bayes_optimum.verdict(data)
     assert result.outcome == word
     assert ("Another policy has the lowest mean: a" in result.finding) == (word != "confirmed")
@@ -749,11 +759,13 @@ def test_the_paper_experiments_come_first_and_in_its_order():
 @pytest.mark.parametrize("module", PAPER_EXPERIMENTS, ids=lambda module: module.__name__)
 def test_each_claim_of_section_5_has_statements_or_is_not_measured(module):
     data = {
-        rate_uniform: lambda: rate_data(np.full(len(rate_uniform.RATES), 200.0), 200.0),
-        rate_optimal: lambda: rate_data(np.full(len(rate_uniform.RATES), 200.0), 200.0),
-        weights: lambda: weights_data(100, 90, 110),
-        active: lambda: dict.fromkeys(active.READINGS, active_data(EARLY_CURVE, lambda p: 100 + p)),
-        all_info: lambda: all_info_data(LATE_CURVE, EARLY_CURVE),
+        rate_uniform: lambda: make_rate_data(np.full(len(rate_uniform.RATES), 200.0), 200.0),
+        rate_optimal: lambda: make_rate_data(np.full(len(rate_uniform.RATES), 200.0), 200.0),
+        weights: lambda: make_weights_data(100, 90, 110),
+        active: lambda: dict.fromkeys(
+            active.READINGS, make_active_data(EARLY_CURVE, lambda p: 100 + p)
+        ),
+        all_info: lambda: make_all_info_data(LATE_CURVE, EARLY_CURVE),
     }[module]()
     tested_claims = {statement.claim for statement in module.verdict(data).statements}
     measured_claims = {

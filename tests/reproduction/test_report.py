@@ -41,7 +41,7 @@ PICTURE = Picture("What it shows.", [PANEL, PANEL._replace(marks=(), y_log=True)
 
 
 class Page(HTMLParser):
-    """Parser that collects the elements of a page and checks that they are closed in order."""
+    """A parser that collects the elements of a page and checks that they are closed in order."""
 
     VOID = frozenset({"meta", "link", "img", "br", "line", "circle"})
 
@@ -138,7 +138,7 @@ def test_the_settings_are_read_from_the_data(page, section):
     assert "--only 1 --seed 9 --runs 3" in page
 
 
-def test_nothing_in_the_report_is_folded(page):
+def test_the_report_has_no_collapsed_sections(page):
     assert not {"details", "summary"} & {tag for tag, _ in Page(page).elements}
 
 
@@ -305,9 +305,9 @@ def test_markup_in_texts_is_escaped(section, page, tmp_path):
     assert not hostile_page.open
     tags = [tag for tag, _ in plain_page.elements if tag in {"script", "b", "section"}]
     assert [tag for tag, _ in hostile_page.elements if tag in {"script", "b", "section"}] == tags
-    # The text occurs twice each as title, panel title and panel note; once each as source, claim,
-    # summary, finding, statement, legend label, data label, file and module; four times in the row of
-    # the policy; three times each in the tested claim and in the parameters.
+    # The text occurs twice as the title, the panel title and the panel note. It occurs once as the
+    # source, claim, summary, finding, statement, legend label, data label, file and module. It occurs
+    # four times in the row of the policy, and three times in the tested claim and in the parameters.
     assert hostile_page.text.count(MARKUP) == 2 + 2 + 2 + 9 + 4 + 3 + 3
     values = {value for _, attributes in hostile_page.elements for value in attributes.values()}
     # The attributes alt, data-label and aria-label contain the whole text.

@@ -75,7 +75,7 @@ STEP_ONLY = ("ucb2", "improved_ucb", "thompson", "thompson:bernoulli")
 
 
 def play(case):
-    """Return the counts of pulls and looks of each policy, summed over runs."""
+    """Return the pulls, the looks and the final regret of each policy, summed over runs."""
     problem, feedback, policies, options = CASES[case]
     if options["engine"] == "leap":
         policies = {name: policy for name, policy in policies.items() if name not in STEP_ONLY}

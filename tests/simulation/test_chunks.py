@@ -1,4 +1,4 @@
-"""Tests of results larger than memory: a Zarr store is written job by job and can be resumed."""
+"""Tests of results in a Zarr store, which is written job by job and can be resumed."""
 
 import gzip
 import json
@@ -36,7 +36,7 @@ def run_sweep(rates=(0.1, 0.4), policies=None, **options):
 
 
 def assert_same(data, other_data):
-    """Assert that two results are equal bit for bit; only the type of text may differ in a store."""
+    """Assert that two results are equal bit for bit; labels may have another dtype."""
     assert data.data_vars.keys() == other_data.data_vars.keys()
     for name in other_data.data_vars:
         assert data[name].dtype == other_data[name].dtype
@@ -76,7 +76,7 @@ def test_chunks_are_by_policy_value_and_block_of_runs(store, monkeypatch):
 
 
 def test_at_most_one_chunk_is_in_memory(store, monkeypatch):
-    """One chunk is written at a time and is not kept in memory."""
+    """The store writes one chunk at a time and does not keep the chunk in memory."""
     write = ZarrResults.write
     sizes = []
 
@@ -147,7 +147,7 @@ class KilledError(BaseException):
 
 
 def test_a_store_can_be_resumed_after_a_kill_between_any_two_files(store, monkeypatch):
-    """Simulate kills at random points, also while runs and cells are being added."""
+    """Simulate kills at random points, including points at which runs and cells are being added."""
     monkeypatch.setattr(schedule, "chunk_size", lambda *_: 2)
     rng = np.random.default_rng(5)
     replace = os.replace
@@ -302,7 +302,7 @@ def test_a_damaged_chunk_is_named_and_can_be_played_again(store, damage):
 
 @pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
 def test_the_command_line_names_a_damaged_chunk(store, damage, monkeypatch, capsys):
-    """A truncated chunk raises EOFError in zlib, which typer takes for Ctrl-C."""
+    """The command reports damage, although typer would treat an EOFError of zlib like Ctrl-C."""
     words = "simulate --means 0.5,0 --policy ucb --horizon 50 --runs 5 --out"
     monkeypatch.setattr(sys, "argv", ["kibitz", *words.split(), str(store)])
 
@@ -326,7 +326,7 @@ def test_the_command_line_names_a_damaged_chunk(store, damage, monkeypatch, caps
 @pytest.mark.parametrize("name", ["stage/c.0", "policy/c.0", "regret/zarr.json", "zarr.json"])
 @pytest.mark.parametrize("damage", [flip_a_bit, lambda content: b"junk", None])
 def test_damaged_or_deleted_labels_are_written_again(store, name, damage):
-    """The index holds the labels, so no run is played again."""
+    """The labels are restored from the index, so no run is played again."""
     run_sweep(file=store)
     file = store / name
     content = file.read_bytes()
@@ -377,5 +377,5 @@ def test_the_runs_of_a_chunk_are_limited_by_size_and_time():
     assert block(1000, 100) == 100  # all runs of a cell fit into one chunk
     assert block(1000, 10**6) == schedule.MAX_CHUNK_BYTES // 1600  # a chunk has at most 4 MiB
     assert block(10**7, 10**4) == 60  # a chunk takes at most 30 s, at 50 ns per stage
-    assert block(1000, 100, cells=1) == 13  # enough chunks for two workers
+    assert block(1000, 100, cells=1) == 13  # runs are split into enough chunks for two workers
     assert block(10**9, 10) == 1

@@ -1,4 +1,4 @@
-"""A process pool, loky and Dask give the same bits as threads, even if a worker is killed."""
+"""Tests that pools, loky and Dask give the same bits as threads, even if a worker is killed."""
 
 import os
 import signal
@@ -78,7 +78,7 @@ SCRIPT = """
 
 
 def test_a_policy_and_a_rate_of_main_are_sent_to_spawned_processes(tmp_path):
-    """Workers compile nothing; they load the kernels that the main process cached."""
+    """Workers compile nothing. They load the kernels that the main process cached."""
     file = tmp_path / "script.py"
     file.write_text(dedent(SCRIPT))
     environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path)}

@@ -1,4 +1,4 @@
-"""All executors give the same bits, and lost jobs are submitted again."""
+"""Tests that all executors give the same bits, and that lost jobs are submitted again."""
 
 import pickle
 import threading
@@ -36,7 +36,7 @@ def by_threads():
 
 @pytest.fixture
 def small_payloads(monkeypatch):
-    """Make payloads small, so that there are many payloads."""
+    """Make payloads so small that each simulation has many of them."""
     for module in (executors, schedule):
         monkeypatch.setattr(module, "PAYLOAD_SECONDS", 1e-4)
 
@@ -77,7 +77,7 @@ def test_a_payload_takes_about_its_target_duration():
     assert [len(bundle) for bundle in workers.make_bundles(jobs)] == [32, 8]
     large_jobs = [job._replace(stages=np.zeros(10**5)) for job in jobs]  # each returns four megabytes
     assert [len(bundle) for bundle in workers.make_bundles(large_jobs)] == [2] * 20
-    many_workers = executors._Workers(inline, 64)  # payloads for so many workers take twice as long
+    many_workers = executors._Workers(inline, 64)  # with 64 workers, payloads are twice as long
     assert [len(bundle) for bundle in many_workers.make_bundles(jobs)] == [16, 16, 8]
 
 
@@ -221,7 +221,7 @@ def test_ctrl_c_cancels_waiting_jobs_and_leaves_a_file_to_resume(tmp_path, small
     gate = threading.Event()
 
     class GatedExecutor(CountingExecutor):
-        """An executor that runs the first payload at once, and other payloads when the gate opens."""
+        """An executor that runs the first payload at once, and the others when the gate opens."""
 
         def submit(self, function, /, *arguments):
             wait = gate.wait if self.futures else bool
@@ -326,7 +326,7 @@ def test_the_fingerprint_of_a_job_covers_its_code_and_data():
     assert leap != step
 
 
-WIDTH = size = 2.0  # `size` is only an attribute name in the formula, so it is not sent
+WIDTH = size = 2.0  # the formula uses `size` only as an attribute name, so it must not be sent
 
 
 @kb.jit

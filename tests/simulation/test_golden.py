@@ -1,6 +1,6 @@
 """The numbers of fixed simulations equal the recorded numbers.
 
-Counts must agree exactly. An intended change needs a new revision of the engine or of the policy
+The counts must be equal. An intended change needs a new revision of the engine or of the policy
 (`kibitz.simulation.fingerprint`) and a new `files/golden.json`, written by `golden.py`.
 """
 

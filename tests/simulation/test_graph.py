@@ -66,7 +66,10 @@ def test_scout_learns_graphs_of_at_most_2000_arms():
 
 
 def test_what_a_pull_shows_costs_scout_constant_time_per_arm(monkeypatch):
-    """scout searches the leader again only if the leader is shown or surpassed: a hub shows all."""
+    """A hub shows all arms, so scout must not search all arms for the leader at each show.
+
+    scout searches again only if the leader is shown or another arm surpasses it.
+    """
     policy = kb.scout(informed=True)
     params, state = fill_graph(policy, 10, None, 3), policy.init(None, 3)
     for arm, reward in enumerate([2.0, 1.0, 0.0]):
@@ -77,7 +80,7 @@ def test_what_a_pull_shows_costs_scout_constant_time_per_arm(monkeypatch):
         policy.on_graph.show(params, state, 2, 2, 1, 1, 9.0)
 
 
-def test_scout_with_the_rule_of_kibitzer_makes_the_pulls_of_kibitzer_without_edges():
+def test_without_edges_scout_with_the_rule_of_kibitzer_pulls_like_kibitzer():
     policies = [kb.kibitzer(), kb.scout(informed=True, rule="kibitzer")]
     for looks in (None, kb.passive(0.1)):
         feedback = kb.graph(np.eye(3), looks=looks)
@@ -87,7 +90,7 @@ def test_scout_with_the_rule_of_kibitzer_makes_the_pulls_of_kibitzer_without_edg
 
 @pytest.mark.slow
 def test_scout_with_the_rule_of_kibitzer_pulls_a_bad_hub_for_what_it_shows():
-    """The limits are 5 standard errors away, so false alarms have probability 1e-6."""
+    """The limits are 5 standard errors from the means. A false alarm has probability 1e-6."""
     shows = np.eye(20)
     shows[19] = 1
     problem = kb.gaussian([0.5, *[0.3] * 18, 0])
@@ -134,7 +137,7 @@ def test_edges_of_vanishing_probability_change_nothing():
 
 def test_a_graph_is_a_matrix_or_a_function_and_no_other_object():
     class Network(dict):
-        """Nodes and their neighbours, as in a graph of NetworkX."""
+        """A dict from each node to its neighbours, like a graph of NetworkX."""
 
     for shows in (Network({0: {1: {}}, 1: {0: {}}}), [(0, 1), (1, 2)], {0: [1], 1: [2]}):
         with pytest.raises(ValueError, match="shows must be a "):

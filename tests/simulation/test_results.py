@@ -56,7 +56,7 @@ def test_a_file_of_each_version_can_be_resumed_with_the_same_numbers(tmp_path, v
 
 
 def test_old_runs_are_not_computed_again(tmp_path):
-    """Write a value that no run produces into the old file; it must still be there after a resume."""
+    """A value that no run produces must remain in an old file after a resume."""
     path = tmp_path / "result.nc"
     old_data = xarray.load_dataset(FILES / "step-0.1.0.nc", engine="h5netcdf")
     old_data["n_free"][:] = 12345
@@ -121,7 +121,7 @@ def test_versions_and_paths_are_not_part_of_the_fingerprint():
 
 
 def test_runs_of_an_older_revision_of_a_policy_are_rejected():
-    """Runs of kibitzer from before its index counted the looks per arm cannot be resumed."""
+    """Runs of a kibitzer whose index did not count the looks per arm cannot be resumed."""
     new = fingerprint(PROBLEM, kb.active(0.2), kb.kibitzer(), 200, 5, False, 1e-9)
     policy = {key: value for key, value in new["policy"].items() if key != "revision"}
     assert difference({**new, "policy": policy}, new) == "policy.revision = None instead of 2"
@@ -231,7 +231,7 @@ except ValueError as error:
 
 
 def test_a_full_disk_raises_and_keeps_the_old_file(tmp_path):
-    """A limit on file sizes stands in for a full disk: the system call fails in the same way."""
+    """The test limits the file size, which makes the system call fail as on a full disk."""
     path = tmp_path / "result.nc"
     setting = {"horizon": 200, "seed": 5, "engine": "step"}
     kb.simulate(PROBLEM, kb.active(0.2), kb.thompson(), runs=2, file=path, **setting)

@@ -1,4 +1,4 @@
-"""Policies receive rewards in units of their scale."""
+"""Tests that policies receive rewards in units of their scale."""
 
 import numpy as np
 import pytest

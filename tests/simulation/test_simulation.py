@@ -227,7 +227,7 @@ def test_ctrl_c_on_the_command_line_ends_cleanly(tmp_path):
                 pass
         else:
             process.kill()
-            pytest.fail("Ctrl-C did not end it")
+            pytest.fail("Ctrl-C did not end the command")
     assert process.returncode == 130, error
     assert error.strip().splitlines()[-1].startswith("kibitz: interrupted")
     assert "Traceback" not in error

@@ -200,7 +200,7 @@ def test_a_function_that_returns_no_problem_is_rejected():
 # ---------------------------------------------------------------------------------------- summaries
 
 
-def summary(rates=(0.1, 0.9), **options):
+def simulate_summary(rates=(0.1, 0.9), **options):
     return kb.sweep(
         PROBLEM, kb.active, kb.ucb(), rate=list(rates),
         **{**SETTING, "runs": 30, "keep": "summary", **options},
@@ -212,7 +212,7 @@ def test_a_summary_equals_the_statistics_of_the_runs_for_all_executors(tmp_path,
     for module in (executors, schedule):
         monkeypatch.setattr(module, "PAYLOAD_SECONDS", 1e-4)
     file = None if suffix is None else tmp_path / f"summary.{suffix}"
-    data = summary(file=file, executor=InlineExecutor())
+    data = simulate_summary(file=file, executor=InlineExecutor())
     runs = kb.sweep(PROBLEM, kb.active, kb.ucb(), rate=[0.1, 0.9], **{**SETTING, "runs": 30})
     assert data.statistic.values.tolist() == list(STATISTICS)
     for name in runs.data_vars:
@@ -232,18 +232,18 @@ def test_a_summary_equals_the_statistics_of_the_runs_for_all_executors(tmp_path,
             np.testing.assert_array_equal(
                 summary_of_name.sel(statistic=f"q{q}"), values_of_runs.quantile(q / 100, "run")
             )
-    np.testing.assert_array_equal(data.regret, summary().regret)
+    np.testing.assert_array_equal(data.regret, simulate_summary().regret)
     if file is not None:
-        read_again = summary(file=file, executor=lambda: 1 / 0)
+        read_again = simulate_summary(file=file, executor=lambda: 1 / 0)
         np.testing.assert_array_equal(read_again.regret, data.regret)
         with pytest.raises(ValueError, match="a summary of 30 runs instead of 31"):
-            summary(file=file, runs=31)
+            simulate_summary(file=file, runs=31)
         with pytest.raises(ValueError, match=r"cannot be resumed: .*rate and keeps a summary"):
-            summary(file=file, keep="runs")
+            simulate_summary(file=file, keep="runs")
 
 
 def test_a_summary_of_one_run_has_no_variance():
-    data = summary(runs=1)
+    data = simulate_summary(runs=1)
     assert np.isnan(data.final_regret.sel(statistic="variance")).all()
     assert np.isfinite(data.final_regret.sel(statistic="q50")).all()
 
@@ -257,8 +257,11 @@ def test_cells_are_summarised_where_they_are_played_if_there_are_enough(monkeypa
         return play_all(jobs, *other_arguments)
 
     monkeypatch.setattr(playing, "play_all", spy)
-    summary_of_two_cells = summary(threads=4)  # two cells for four workers, so their runs are split
-    summary_of_16_cells = summary(threads=4, rates=[0.1, 0.9, *np.linspace(0.2, 0.8, 14).tolist()])
+    # the runs of two cells are split among four workers
+    summary_of_two_cells = simulate_summary(threads=4)
+    summary_of_16_cells = simulate_summary(
+        threads=4, rates=[0.1, 0.9, *np.linspace(0.2, 0.8, 14).tolist()]
+    )
     assert summary_flags == [{False}, {True}]
     for name in summary_of_two_cells.data_vars:
         np.testing.assert_array_equal(
@@ -276,16 +279,16 @@ def test_an_interrupted_summary_keeps_complete_cells(tmp_path, monkeypatch):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        summary(file=file, executor=InlineExecutor(), threads=1, progress=stop)
+        simulate_summary(file=file, executor=InlineExecutor(), threads=1, progress=stop)
     with xarray.open_dataset(file) as data:
         is_complete = np.isfinite(data.final_regret.sel(statistic="mean")).values.ravel().tolist()
     assert is_complete == [True, False]
     inline = InlineExecutor()
-    xarray.testing.assert_identical(summary(file=file, executor=inline), summary())
+    xarray.testing.assert_identical(simulate_summary(file=file, executor=inline), simulate_summary())
 
 
 def test_an_invalid_keep_is_rejected():
     with pytest.raises(ValueError, match="keep must be 'runs' or 'summary', got 'some'"):
-        summary(keep="some")
+        simulate_summary(keep="some")
     with pytest.raises(ValueError, match="a swept parameter cannot be called 'statistic'"):
         kb.sweep(PROBLEM, kb.bandit(), kb.ucb(), statistic=[1], keep="summary", **SETTING)

@@ -35,7 +35,7 @@ def trace(policy, problem="gaussian", feedback="active", horizon=HORIZON, seed=3
 
 
 def count_arms(arms):
-    """Return how often each arm occurs; -1 stands for no arm."""
+    """Return the number of occurrences of each arm; -1 means no arm."""
     return np.bincount(arms[arms >= 0], minlength=len(MEANS))
 
 
@@ -50,7 +50,7 @@ def assert_is_run_of_simulate(policy, problem, feedback, run=2):
         looks = np.concatenate([looks, data["later_look"]], axis=1)
     np.testing.assert_array_equal(count_arms(pulls), simulated["n_pulls"])
     np.testing.assert_array_equal(count_arms(looks.ravel()), simulated["n_looks"])
-    gaps = np.append(PROBLEMS[problem].gaps, 0.0)  # arm -1 costs nothing
+    gaps = np.append(PROBLEMS[problem].gaps, 0.0)  # arm -1 means no look, which costs nothing
     costs = gaps[pulls]
     if FEEDBACKS[feedback].paid:
         costs = costs + gaps[looks].sum(axis=1)
@@ -61,7 +61,7 @@ def assert_is_run_of_simulate(policy, problem, feedback, run=2):
 @pytest.mark.parametrize("feedback", [name for name in FEEDBACKS if name != "hiding graph"])
 @pytest.mark.parametrize("name", POLICIES)
 def test_a_trace_is_the_run_of_simulate(name, feedback):
-    """The regret at every stage, the pulls and the looks are equal; the gaps are all different."""
+    """The gaps are all different, so equal regrets at every stage imply equal pulls."""
     assert_is_run_of_simulate(make_policy(name), "gaussian", feedback)
 
 
@@ -80,7 +80,7 @@ def test_a_trace_of_a_python_policy_is_the_run_of_simulate(make):
 
 
 def test_all_policies_get_the_same_noise():
-    """Rewards minus means are the noise of the stage, for compiled and Python policies."""
+    """Rewards minus means are equal to the noise of the stage, for compiled and Python policies."""
     noises = {}
     means, sds = PROBLEMS["gaussian"].means, PROBLEMS["gaussian"].sds
     for policy in (kb.ucb(), kb.thompson(), kb.python_policy(Guess)):

@@ -1,4 +1,4 @@
-"""Tests of when `watch` is called and with which results, also after an interruption."""
+"""Tests of the calls of `watch`: their times and their results, with and without interruptions."""
 
 from concurrent.futures import ThreadPoolExecutor
 
@@ -43,7 +43,7 @@ def test_watch_gets_results_of_fewer_runs_and_does_not_change_the_result():
 
 @pytest.mark.usefixtures("watch_every_job")
 def test_watch_gets_the_results_of_an_executor(monkeypatch):
-    for module in (schedule, executors):  # jobs for an executor are longer by default
+    for module in (schedule, executors):  # by default, jobs for an executor are longer
         monkeypatch.setattr(module, "PAYLOAD_SECONDS", 0.01)
     shown_results = []
     with ThreadPoolExecutor(2) as pool:
@@ -123,7 +123,7 @@ def test_an_interruption_in_watch_does_not_show_the_same_runs_again(monkeypatch)
 
 
 class Clock:
-    """A fake clock that also serves as a result with two cells, `a` and `b`."""
+    """A fake clock that is also a fake result with two cells, `a` and `b`."""
 
     def __init__(self):
         self.now = 100.0
@@ -162,7 +162,7 @@ def test_watch_is_called_at_most_twice_a_second_and_rarely_if_slow(monkeypatch):
     watching.show()
     assert shown_runs == [2, 3]
     clock.complete = {"a": 10, "b": 10}
-    clock.now += 6.9  # a call that takes 3 s may come once in 10 s
+    clock.now += 6.9  # a call of 3 s is allowed once in 10 s
     watching.show()
     assert shown_runs == [2, 3]
     clock.now += 0.2

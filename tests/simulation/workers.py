@@ -8,7 +8,7 @@ from kibitz.simulation import payload
 
 
 class InlineExecutor(Executor):
-    """An executor that runs and records calls in this process, and fails some calls on request."""
+    """An executor that runs calls in this process, records them, and can let calls fail."""
 
     def __init__(self, fails=lambda n: None, answers=lambda answer: answer):
         self.calls, self.fails, self.answers = [], fails, answers
@@ -28,7 +28,7 @@ class InlineExecutor(Executor):
 
 
 class CountingExecutor(ThreadPoolExecutor):
-    """A thread pool that counts its concurrent jobs."""
+    """A thread pool that records the largest number of concurrent jobs in `most`."""
 
     def __init__(self, n):
         super().__init__(n)

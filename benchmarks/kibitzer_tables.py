@@ -132,8 +132,8 @@ def crossing(kappa, v, zeta, beta, table, n_times=200, n_slopes=56):
     return min(1.0, single_bound, mixture_bound)
 
 
-def chords(s: float, start: float, beta: float, gamma: float = 1.05) -> float:
-    """Return a bound, by chords, on the probability that the walk S exceeds g before time `start`."""
+def bound_by_chords(s: float, start: float, beta: float, gamma: float = 1.05) -> float:
+    """Return a bound on the probability that the walk S exceeds g before time `start`."""
     tau = math.tanh(math.log(gamma) / 4)
     levels = ell(1 + B * s * gamma ** np.arange(2001.0) / start, beta)
     terms = np.exp(-(1 - tau**2) * levels)
@@ -145,7 +145,7 @@ def from_zero(s: float, beta: float) -> float:
     """Return a certified bound p_0(s) on the probability that S exceeds g at any time u > 0."""
     start = 1e-4 * min(1.0, s)
     later = crossing(start, s, 1.0, beta, FROM_ZERO, 240, 64)
-    return min(1.0, later + chords(s, start, beta))
+    return min(1.0, later + bound_by_chords(s, start, beta))
 
 
 def encode(values: Floats) -> NDArray[np.int16]:

@@ -505,9 +505,9 @@ def compute_slack_of_step_6(factor=1.0, is_second_omitted=False):
     `is_second_omitted` omits the tail of the second speed.
     """
     smallest_slack = math.inf
-    for n, (rate, own_rate, k), times in PAIR_CASES:
+    for n, (rate, own_rate, k), multiple in PAIR_CASES:
         model = make_passive_model(rate, np.full(k, 1 / k), 60.0)
-        value = times * max(1 / rate, 1 / (k * own_rate))
+        value = multiple * max(1 / rate, 1 / (k * own_rate))
         stated_rate = 0.0 if is_second_omitted else own_rate * factor
         bound = bound_speed_tail(np.array([float(n)]), np.array([value]), B, model, stated_rate)[0, 0]
         exact_probability = compute_exact_pair_tail(n, value, model, own_rate)
@@ -1340,7 +1340,7 @@ def test_the_constant_for_passive_looks_grows_like_a_logarithm():
     ],
 )
 def test_the_closed_form_explores_at_the_mean_worst_speed(looks, weights, speed, beta):
-    """Check the corollary at z = Δ/2, for an arm whose bound has no failure term."""
+    """Check the exploration term of the corollary, for an arm whose term counts no failures."""
     options = {"form": "closed", "looks": looks, "weights": weights, "beta": beta, "details": True}
     bound = upper.kibitzer([0.0, 0.3, 0.9], 0.1, **options)
     log_speed = math.log(1 + speed)

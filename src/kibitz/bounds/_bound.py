@@ -258,7 +258,7 @@ def _read_rate(feedback: Feedback, arrivals: str) -> dict[str, Any]:
 def _check_one_arm(feedback: Feedback, gaps: FloatArray) -> None:
     """Raise ValueError unless all looks show the same arm.
 
-    The number of looks at each arm is then deterministic.
+    Bounds for periodic looks need a deterministic number of looks at each arm.
     """
     if check_weights(feedback.weights, gaps).max() < 1:
         raise invalid("feedback", "a model whose looks all show the same arm", feedback)

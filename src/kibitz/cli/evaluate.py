@@ -34,7 +34,7 @@ def evaluate(
     ] = 0,
     precision: Annotated[
         float,
-        option.number("--precision", "Half-width of the interval for which to count the visits"),
+        option.number("--precision", "Half-width of an interval; print how many visits it needs"),
     ] = 0.01,
     seed: Annotated[
         int, option.integer("--seed", "Seed of a policy that draws random numbers", minimum=0)

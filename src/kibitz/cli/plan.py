@@ -87,7 +87,7 @@ def plan(
         option.text(
             "--randomized",
             "SHARE",
-            "Share of visitors that get a random arm, such as 5%: what they cost and save",
+            "Share of visitors that get a random arm, such as 5%; predict their cost and saving",
             CLICKS,
         ),
     ] = "",

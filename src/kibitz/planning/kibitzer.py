@@ -211,7 +211,10 @@ def run_fluid(
 def water_fill(
     gaps: FloatArray, counts: FloatArray, n_observed: FloatArray, looks: FloatArray
 ) -> FloatArray:
-    """Return the looks at one arm of each group that raise the smallest O_iΔ_i² to a common level."""
+    """Divide `looks` among the sub-optimal arms to raise the smallest O_iΔ_i² to a common level.
+
+    Return the number of looks at one arm of each group.
+    """
     is_suboptimal = gaps > 0
     value = np.where(is_suboptimal, n_observed * gaps**2, np.inf)
     capacity = np.where(is_suboptimal, counts / np.where(is_suboptimal, gaps, 1.0) ** 2, 0.0)

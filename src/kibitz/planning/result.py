@@ -91,8 +91,8 @@ class Plan:
         - `weights`: `optimal` (the optimal weights p*) and `active` (the shares of UCB1-Double's
           looks), each with one list per problem; and `uniform_costs`, the additional regret with
           uniform weights, compared with the optimal weights, at leading order.
-        - `best`, if looks have a cost: for each policy, the size with the largest net saving: `rate`,
-          `n_looks` and `net`, all 0 if no look is worth its cost. For "uniform" and "optimal",
+        - `best`, if looks have a cost: for each policy, the `rate`, `n_looks` and `net` with the
+          largest net saving, all 0 if no look is worth its cost. For "uniform" and "optimal",
           `leading` holds the same three numbers from the leading-order formula.
     hint
         Advice about the arguments of the plan; empty if there is no advice.

@@ -241,7 +241,7 @@ def tail(data: "xarray.Dataset", *, ax: "Axes | None" = None) -> "Axes":
     """
     values = get_variable(data, "final_regret", "a result of simulate").compute()
     if "run" not in values.dims:
-        raise ValueError("data keeps a summary, which has no tail; simulate with keep='runs'")
+        raise ValueError("data contains a summary, not the runs; simulate with keep='runs'")
     curves = []
     for label, regrets in split_by_label(values, set()):
         sorted_regrets = np.sort(regrets.to_numpy())

@@ -151,8 +151,8 @@ def show(
 def count_hidden(arms: Sequence[Arm], arm_index: int, shows: Array | None) -> int:
     """Return the number of pulls of an arm that hid their own reward.
 
-    Such pulls are reported by `forget`. They are therefore all forgotten pulls of the arm if the arm
-    may hide its reward, and none otherwise.
+    Callers report such a pull with `forget`. If the arm may hide its reward, all its forgotten pulls
+    count as hidden. Otherwise none does.
     """
     if shows is None or shows[arm_index, arm_index] >= 1:
         return 0

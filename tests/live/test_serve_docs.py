@@ -91,8 +91,8 @@ def test_the_documented_limits_agree_with_the_service():
     assert f"an import over {max_import} MiB" in PAGE_TEXT
     assert f"client_max_body_size {max_import}m;" in PAGE_TEXT  # the limit of nginx
     assert f"over {http.MAX_BODY_BYTES // 1024} KiB, or over {http.MAX_BATCH} decisions" in PAGE_TEXT
-    n_waiting = group_commit.MAX_WAITING
-    assert f"too many waiting decisions and reports ({n_waiting}, and {n_waiting} in" in PAGE_TEXT
+    n_waiting, n_small = group_commit.MAX_WAITING, group_commit.MAX_SMALL
+    assert f"({n_waiting} in requests for up to {n_small}, or {n_waiting} in larger" in PAGE_TEXT
     assert f"or reads ({reads.MAX_WAITING})" in PAGE_TEXT
     assert f"the token has {streams.MAX_STREAMS} open streams" in PAGE_TEXT
     assert f"more than {server.MAX_CONNECTIONS:,} connections" in PAGE_TEXT

@@ -12,7 +12,7 @@ PYTEST := -m pytest -q -n auto --dist loadfile
 
 .venv/installed: pyproject.toml
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check --editable '.[reproduce,test,contract,lint,docs]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --editable '.[reproduce,test,contract,lint,docs]'
 	touch $@
 
 .venv-oldest/installed: pyproject.toml requirements/oldest.txt

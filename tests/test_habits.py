@@ -44,7 +44,8 @@ def find_make_commands(target):
         for name, value in variables.items():
             command = command.replace(f"$({name})", value)
         command = re.sub(r"\.venv(-oldest)?/bin/", "", command.strip())
-        commands.append(command.replace(" --quiet --disable-pip-version-check", ""))
+        options = r" --quiet --disable-pip-version-check( --no-compile)?"
+        commands.append(re.sub(options, "", command))
     return commands
 
 

@@ -51,15 +51,18 @@ from kibitz.policies.policy import (
     Policy,
     Statistics,
     check_scale,
-    count,
-    count_kind,
     new_statistics,
+)
+from kibitz.policies.scout_kibitzer import (
+    PRIOR_WEIGHT,
+    hide,
+    show as count_show,
+    update as count_pull,
 )
 
 RULES = ("price", "kibitzer")
 MAX_ARMS = 2000  # the estimate of the graph takes memory for the square of the number of arms
 C_WITH_LOOPS, C_WITHOUT_LOOPS = 0.5, 1.0  # the default c: all pulls show their own reward, or not
-PRIOR_WEIGHT = 0.125  # a power of 2, so that equal sums stay equal in floating-point arithmetic
 NORMAL_FACTOR = 1 / math.sqrt(2 * math.pi)
 
 
@@ -119,8 +122,8 @@ def _make_kibitzer_rule(is_informed: bool, scale: float | None) -> Policy:
         scout_kibitzer.init_informed if is_informed else scout_kibitzer.init,
         rule_pull,
         look,
-        scout_kibitzer.update,
-        on_graph=GraphFunctions(rule_pull, look, None, scout_kibitzer.show, scout_kibitzer.hide),
+        count_pull,
+        on_graph=GraphFunctions(rule_pull, look, None, count_show, hide),
         max_arms=None if is_informed else MAX_ARMS,
         scale=check_scale(scale),
         parameters={"c": None, "informed": is_informed, "rule": "kibitzer"},
@@ -323,26 +326,14 @@ def update(
     params: Any, state: State, stage: int, arm: int, n: int, total: float, is_look: bool
 ) -> State:
     """Count observations; a pull whose reward is reported here has shown its own arm."""
-    count(state.statistics, arm, n, total, is_look)
+    count_pull(params, state, stage, arm, n, total, is_look)
     refresh(state, arm)
-    if not is_look and state.n_shown.size > 0:
-        state.n_shown[arm, arm] += n
     return state
 
 
 @jit
 def show(params: Any, state: State, stage: int, pulled: int, arm: int, n: int, total: float) -> State:
     """Learn from what a pull showed, about the shown arm and about the graph."""
-    state.statistics.n_observed[arm] += n
-    state.statistics.sums[arm] += total
+    count_show(params, state, stage, pulled, arm, n, total)
     refresh(state, arm)
-    if state.n_shown.size > 0:
-        state.n_shown[pulled, arm] += n
-    return state
-
-
-@jit
-def hide(params: Any, state: State, stage: int, arm: int, n: int) -> State:
-    """Count pulls that hid their own reward."""
-    count_kind(state.statistics, arm, n, False)
     return state

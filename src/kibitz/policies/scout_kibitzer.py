@@ -28,7 +28,7 @@ B, BETA = 8.0, 1.0  # kibitzer's constants
 FORESIGHT = 4.0  # W has the arms that kibitzer may explore until the stage has grown by this factor
 MIN_ADVANTAGE = 1.5  # how many times as valuable another arm must be
 MIN_SHARE = 0.5  # the smallest probability with which another arm must show the explored arm
-PRIOR_WEIGHT = 0.125  # as in scout
+PRIOR_WEIGHT = 0.125  # a power of 2, so that equal sums stay equal in floating-point arithmetic
 MIN_GAP = 1e-12
 
 
@@ -172,9 +172,7 @@ def make_pull(informed: bool) -> Any:
 
 
 @jit
-def update(
-    params: Any, state: State, stage: int, arm: int, n: int, total: float, is_look: bool
-) -> State:
+def update(params: Any, state: Any, stage: int, arm: int, n: int, total: float, is_look: bool) -> Any:
     """Count observations; a pull whose reward is reported here has shown its own arm."""
     count(state.statistics, arm, n, total, is_look)
     if not is_look and state.n_shown.size > 0:
@@ -183,7 +181,7 @@ def update(
 
 
 @jit
-def show(params: Any, state: State, stage: int, pulled: int, arm: int, n: int, total: float) -> State:
+def show(params: Any, state: Any, stage: int, pulled: int, arm: int, n: int, total: float) -> Any:
     """Learn from what a pull showed, about the shown arm and about the graph."""
     state.statistics.n_observed[arm] += n
     state.statistics.sums[arm] += total
@@ -193,7 +191,7 @@ def show(params: Any, state: State, stage: int, pulled: int, arm: int, n: int, t
 
 
 @jit
-def hide(params: Any, state: State, stage: int, arm: int, n: int) -> State:
+def hide(params: Any, state: Any, stage: int, arm: int, n: int) -> Any:
     """Count pulls that hid their own reward."""
     count_kind(state.statistics, arm, n, False)
     return state
